@@ -134,11 +134,11 @@ def test_the_table_of_places_to_change_names_files_that_are_there():
 def test_the_page_on_trust_names_tests_that_are_there():
     """Names have the form `file::test` below tests/, or `::test` for the last named file."""
     page, file, missing = text("docs/explanation/trust.md"), "", []
-    for said in re.findall(r"`([\w/]+\.py)?(?:::(test_\w+))?`", page):
-        file = said[0] or file
+    for cited in re.findall(r"`([\w/]+\.py)?(?:::(test_\w+))?`", page):
+        file = cited[0] or file
         path = HOUSE / "tests" / file
-        if any(said) and not (path.is_file() and f"def {said[1]}" in path.read_text()):
-            missing.append(f"{file}::{said[1]}")
+        if any(cited) and not (path.is_file() and f"def {cited[1]}" in path.read_text()):
+            missing.append(f"{file}::{cited[1]}")
     assert not missing
 
 

@@ -110,10 +110,10 @@ class Testbed:
     def coget(self, words: Sequence[str], history: Path) -> str:
         """Run coget at the client, and return its output."""
         with self.started(words, history) as running:
-            said, errors = running.communicate(timeout=LIMIT)
+            output, errors = running.communicate(timeout=LIMIT)
         if running.returncode:
             raise RuntimeError(f"{' '.join(words)}: {errors.strip()}")
-        return said
+        return output
 
     def started(self, words: Sequence[str], history: Path) -> "subprocess.Popen[str]":
         """Start coget at the client."""

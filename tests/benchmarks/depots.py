@@ -195,8 +195,8 @@ def throughput(folder: Path, name: str, size: int, rounds: int) -> None:
             run = {rival: sent(rivals[rival], to, streams, size, received) for rival in order}
             rates.append(run["depot"].rate / run["haproxy"].rate)
             costs.append(run["depot"].cpu / run["haproxy"].cpu)
-            said = (f"{rival} {each.rate / 1e9:.1f} Gbit/s {each.cpu:.2f} s/GB" for rival, each in run.items())
-            print("  " + ", ".join(said), flush=True)
+            figures = (f"{rival} {each.rate / 1e9:.1f} Gbit/s {each.cpu:.2f} s/GB" for rival, each in run.items())
+            print("  " + ", ".join(figures), flush=True)
     goal = 0.8 if streams == 1000 else 0.9
     print(f"{name}: throughput {spread(rates)} (goal {goal}), processor {spread(costs)} (goal 1.2) of HAProxy's")
 

@@ -104,9 +104,9 @@ def token(client: httpx.Client, subject: str, role: str) -> str:
     return str(answer.json()["token"])
 
 
-def besiege(url: str, users: list[tuple[str, str]], seconds: float, told: Connection) -> None:
-    """Send all attacks for a time, then the counts of their statuses to `told`. Runs as a separate process."""
-    told.send(dict(Siege(url, users).run(seconds)))
+def besiege(url: str, users: list[tuple[str, str]], seconds: float, results: Connection) -> None:
+    """Send all attacks for a time, then the counts of their statuses to `results`. Runs as a separate process."""
+    results.send(dict(Siege(url, users).run(seconds)))
 
 
 class Memory(threading.Thread):

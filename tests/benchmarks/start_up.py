@@ -44,12 +44,12 @@ def cost(command: list[str], folder: Path, more: Mapping[str, str]) -> Cost:
     process = subprocess.Popen(command, cwd=folder, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     assert process.stderr is not None
     with process.stderr:
-        said = process.stderr.read()
+        stderr = process.stderr.read()
     _, status, usage = os.wait4(process.pid, 0)
     elapsed = time.perf_counter() - began
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
-        raise SystemExit(f"{' '.join(command)} ended with {process.returncode}: {said.decode()}")
+        raise SystemExit(f"{' '.join(command)} ended with {process.returncode}: {stderr.decode()}")
     return Cost(usage.ru_utime + usage.ru_stime, elapsed)
 
 

@@ -34,7 +34,7 @@ def race(name: str, rivals: Sequence[str], folder: Path) -> dict[str, Run]:
     return dict(bench.round(seed=1))
 
 
-def test_everybody_gets_the_file_and_the_wire_is_counted(tmp_path: Path):
+def test_every_program_fetches_the_file_and_wire_bytes_are_counted(tmp_path: Path):
     runs = race("shared", PEERS, tmp_path)
     assert {name: run.said for name, run in runs.items() if run.outcome not in ("ok", "invalid")} == {}
     assert set(runs) == set(PEERS)
@@ -69,7 +69,7 @@ def why(field: Field, host: str) -> str:
     return done.stderr.strip().splitlines()[-1].split(":")[0] if done.returncode else ""
 
 
-def test_what_killed_runs_left_in_memory_is_removed():
+def test_leftovers_of_killed_runs_in_memory_are_removed():
     command = [sys.executable, "-c", HOLD]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=HOUSE) as process:
         left = Path(process.stdout.readline().strip())

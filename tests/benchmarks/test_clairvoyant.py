@@ -21,7 +21,7 @@ def test_it_is_the_plan_of_least_time_if_nothing_changes():
     assert clairvoyant(rates(RELAY), RELAY.supply, SINK, nothing) == pytest.approx(expected(RELAY).seconds, rel=1e-6)
 
 
-def test_what_is_known_beforehand_is_sent_ahead():
+def test_plan_that_knows_a_change_sends_data_ahead():
     """A dead link makes a host fill up.
 
     The link from b is dead for 10 s; then it carries 10 a second. The direct link carries 1 all the time.
@@ -42,6 +42,6 @@ def test_adaptive_recovers_what_a_clairvoyant_plan_gains_when_a_link_drops_to_ha
     assert says.kept - record.seconds >= 0.8 * (says.kept - says.clairvoyant)
 
 
-def test_where_straight_is_best_the_plan_says_so():
+def test_plan_is_direct_if_direct_is_fastest():
     says = expected(SCENARIOS["direct"])
     assert says.seconds == says.straight

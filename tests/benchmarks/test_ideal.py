@@ -37,7 +37,7 @@ def test_a_bottleneck_bounds_those_behind_it():
     assert both.seconds(2 * 50 + 8 * 60) == 10
 
 
-def test_what_never_arrives_takes_for_ever():
+def test_bytes_that_never_arrive_take_infinite_time():
     gone = FOUR
     for name in "abcd":
         gone = gone.after(Change(1, name, 0))

@@ -49,7 +49,7 @@ def test_loss_is_on_the_links_of_the_sources_only():
     }
 
 
-def test_slow_and_late_lose_their_fastest_when_they_say():
+def test_slow_and_late_scenarios_slow_the_fastest_source_at_the_stated_time():
     half, most = plan("slow"), plan("late")
     full, left = sum(RATES.values()), sum(RATES.values()) - 0.9 * RATES["s1"]
     hetero = plan("hetero").ideal
@@ -57,14 +57,14 @@ def test_slow_and_late_lose_their_fastest_when_they_say():
     assert most.ideal - hetero == pytest.approx(0.1 * (1 << 30) / SHARE * (1 / left - 1 / full))
 
 
-def test_what_is_killed_is_not_counted_on():
+def test_ideal_excludes_a_killed_source():
     left = sum(RATES.values()) - RATES["s1"]
     half = plan("kill").timeline[0][0]
     assert plan("kill").ideal == pytest.approx(half + 0.5 * (1 << 30) / SHARE / left)
     assert plan("hole").ideal == plan("kill").ideal
 
 
-def test_two_behind_one_bottleneck_have_what_it_has():
+def test_sources_behind_one_bottleneck_have_its_rate():
     made = plan("shared")
     assert made.alone("s1") == made.alone("s2") == pytest.approx(200e6 / 8 * SHARE)
     assert made.best == "s1"
@@ -75,6 +75,6 @@ def test_kinds_alternate_in_mixed():
     assert plan("mixed").schemes == {"s1": "ftp", "s2": "https", "s3": "ftp", "s4": "https"}
 
 
-def test_others_traffic_is_the_same_for_everybody_and_lasts():
+def test_cross_traffic_is_the_same_in_each_run_and_lasts():
     assert plan("cross").timeline == plan("cross").timeline
     assert max(at for at, _ in plan("cross").timeline) > 5 * plan("cross").ideal

@@ -41,7 +41,7 @@ def command(home: Path, *words: str) -> Command:
     return Command(words, os.environ, home / "target.bin", original, {"ftp://a/x": "s1"})
 
 
-def test_a_run_is_told_with_what_happened_meanwhile(tmp_path: Path):
+def test_run_records_its_samples_events_and_copies(tmp_path: Path):
     happened: list[float] = []
     began = time.monotonic()
     run = compete(
@@ -72,12 +72,12 @@ def test_a_file_that_differs_is_wrong(tmp_path: Path):
     assert run.outcome == "wrong"
 
 
-def test_a_failure_is_told_in_its_own_words(tmp_path: Path):
+def test_failed_run_keeps_the_error_message_of_the_program(tmp_path: Path):
     run = compete(command(tmp_path, "sh", "-c", "echo no route >&2; exit 3"), Clockwork(), [], limit=60)
     assert (run.outcome, run.said) == ("fails", "no route")
 
 
-def test_who_takes_too_long_is_ended_with_all_its_children(tmp_path: Path):
+def test_run_over_the_time_limit_is_killed_with_all_its_children(tmp_path: Path):
     run = compete(command(tmp_path, "sh", "-c", "sleep 600 & echo $! >child; wait"), Clockwork(), [], limit=0.5)
     assert run.outcome == "late"
     child = Path("/proc") / (tmp_path / "child").read_text().strip()

@@ -26,7 +26,7 @@ def test_a_row_has_the_median_and_its_spread():
     assert rows(made) == [("coget", "10.20", "1.020 [1.010-1.100]", "0.00 %", "2.00", "1 %", "")]
 
 
-def test_failures_are_told_and_count_as_endless():
+def test_failures_are_shown_and_count_as_infinite_time():
     made = result(
         axel=[run(10.0), run(3.0, "fails"), run(3.0, "fails")], aria2=[run(10.0), run(11.0), run(3.0, "wrong")]
     )
@@ -37,7 +37,7 @@ def test_failures_are_told_and_count_as_endless():
     assert made.ratio("axel") == float("inf")
 
 
-def test_who_takes_too_long_is_beyond_the_limit():
+def test_late_runs_are_shown_as_longer_than_the_limit():
     (lftp,) = rows(result(lftp=[run(80.0, "late", moved=SIZE // 2)]))
     assert lftp[2] == f"> {LIMIT}"
     assert lftp[-1] == "1 of 1 ended when 50% had gone over the wire"
@@ -47,7 +47,7 @@ def test_a_rerun_is_judged_by_its_bytes():
     assert result("rerun", coget=[run(6.0, moved=1_010_000)]).ratio("coget") == 1.01
 
 
-def test_who_is_named_by_the_bar_is_compared():
+def test_coget_is_compared_with_the_program_named_by_the_bar():
     assert beside(result("shared", **{"coget": [run(10.1)], "coget-best": [run(10.0)]})) == (
         "compared with coget-best, coget takes 1.010 times as long (+0.10 s)"
     )
@@ -67,7 +67,7 @@ def test_results_come_back_with_one_course_and_beside_others(tmp_path: Path):
     assert [kept.ratio("coget") for kept in read(file)] == [1.02, 1.3]
 
 
-def test_terminal_and_page_tell_the_same():
+def test_terminal_and_page_show_the_same_results():
     made = result(coget=[run(10.1)], aria2=[run(10.4)], axel=[run(10.2, "fails")])
     assert "coget 10.10" in " ".join(show(made).split())
     text = page([made])

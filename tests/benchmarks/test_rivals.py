@@ -13,7 +13,7 @@ URLS = ["http://a:80/data.bin", "http://b:80/data.bin"]
 
 
 @pytest.mark.parametrize("name", RIVALS)
-def test_each_is_told_all_replicas_or_the_best(name: str, tmp_path: Path):
+def test_rival_command_contains_all_replicas_or_the_best_one(name: str, tmp_path: Path):
     errand = Errand(URLS, URLS[1], 1000, tmp_path / "target.bin")
     words = " ".join(RIVALS[name].command(errand))
     if errand.metalink.exists():

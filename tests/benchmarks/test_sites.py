@@ -11,7 +11,7 @@ pytestmark = pytest.mark.wan
 SMALL = 6_000_000
 
 
-def test_what_is_congested_is_gone_around(tmp_path: Path):
+def test_relays_bypass_a_congested_link(tmp_path: Path):
     congested = Situation("the link from a to t is congested", size=SMALL)
     straight, adaptive = (collected(congested, method, None, Site(tmp_path)) for method in ("all-at-once", "adaptive"))
     assert straight.relayed == 0
@@ -20,7 +20,7 @@ def test_what_is_congested_is_gone_around(tmp_path: Path):
     assert adaptive.seconds < straight.seconds
 
 
-def test_straight_is_used_and_said_where_nothing_is_faster(tmp_path: Path):
+def test_direct_is_used_and_reported_if_no_relay_is_faster(tmp_path: Path):
     alike = Situation("all ways to t are alike", size=SMALL // 3, inward="25mbit")
     run = collected(alike, "adaptive", None, Site(tmp_path))
     assert run.relayed < 0.1  # on a busy machine a link may seem slow

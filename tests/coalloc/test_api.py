@@ -12,7 +12,7 @@ def test_each_public_name_is_found(name):
     assert getattr(api, name) is not None
 
 
-def test_each_name_of_the_table_is_public_and_where_the_table_says():
+def test_names_of_the_table_are_public_and_at_their_stated_place():
     for name, (module, there) in api.PLACES.items():
         assert name in api.__all__
         assert getattr(import_module(module), there) is getattr(api, name)

@@ -24,7 +24,7 @@ def test_no_character_of_these_kinds_is_shown(category):
 
 
 @pytest.mark.parametrize("text", ["", "a b", "2024/Größe.root", "名前", "[red]x[/red]", "c:\\x", "e\u0301"])
-def test_what_is_seen_stays(text):
+def test_printable_text_is_unchanged(text):
     assert (escaped(text), one_line(text), lines(text)) == (text, text, text)
 
 
@@ -115,7 +115,7 @@ def test_no_query_is_shown(url, shown):
         "AWSAccessKeyId=1&Signature=k3yk3y",
     ],
 )
-def test_in_a_text_no_url_has_its_key(text):
+def test_urls_in_text_lose_their_keys(text):
     assert "k3y" not in one_line(text)
     assert one_line(one_line(text)) == one_line(text)
     assert "k3y" not in str(CoallocError("x", text, [text])) + CoallocError(text, text).remedy
@@ -136,7 +136,7 @@ def test_other_text_stays(text):
     assert one_line(text) == text
 
 
-@pytest.mark.parametrize("said", ["k/3 y+", "k%2F3%20y%2B", "k%2f3%20y%2b", "k/3%20y%2B", "k%2F3+y%2B"])
+@pytest.mark.parametrize("repeated", ["k/3 y+", "k%2F3%20y%2B", "k%2f3%20y%2b", "k/3%20y%2B", "k%2F3+y%2B"])
 @pytest.mark.parametrize(
     "url",
     [
@@ -147,8 +147,8 @@ def test_other_text_stays(text):
         "ftp://ann:k%2F3%20y%2B@h/x",
     ],
 )
-def test_what_a_server_repeats_is_hidden(url, said):
-    assert safe_text.hide(f"no {said}: <{said}>", url) == "no ...: <...>"
+def test_secrets_repeated_by_a_server_are_hidden(url, repeated):
+    assert safe_text.hide(f"no {repeated}: <{repeated}>", url) == "no ...: <...>"
 
 
 @pytest.mark.parametrize("repeated", [64, 65, 100, 4095, 5000])

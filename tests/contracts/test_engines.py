@@ -247,7 +247,7 @@ async def test_the_validator_stays_while_the_file_does(setup, content):
 
 
 @pytest.mark.parametrize("setup", ["gridftp", "gsiftp", "http", "https"], indirect=True)
-async def test_it_tells_how_far_the_server_is(setup, content):
+async def test_open_measures_the_round_trip_time(setup, content):
     async with opened(setup.source("data.bin")) as source:
         assert (await source.open()).rtt > 0
 
@@ -403,7 +403,7 @@ async def test_at_rest_it_has_no_connection_and_is_used_again(setup, content):
 
 
 @pytest.mark.parametrize("large", [True, False])
-async def test_what_a_source_is_asked_when_it_goes_to_rest_is_answered(setup, content, large):
+async def test_question_asked_before_a_rest_is_answered(setup, content, large):
     start = 0 if large else SIZE - 1000
     async with opened(setup.source("data.bin")) as source:
         wanted = await source.checksum("adler32", start, SIZE)

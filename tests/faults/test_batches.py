@@ -74,17 +74,17 @@ def start(tmp_path):
 
 def says(process: "subprocess.Popen[str]", words: str) -> str:
     """Return the standard error of `process` up to the line with these words."""
-    said = ""
+    output = ""
     for line in process.stderr:
-        said += line
+        output += line
         if words in line:
-            return said
-    raise AssertionError(f"it never said {words!r}: {said}")
+            return output
+    raise AssertionError(f"it never printed {words!r}: {output}")
 
 
 def finish(*processes: "subprocess.Popen[str]") -> None:
-    said = [process.communicate()[1] for process in processes]
-    assert [process.returncode for process in processes] == [0] * len(processes), said
+    errors = [process.communicate()[1] for process in processes]
+    assert [process.returncode for process in processes] == [0] * len(processes), errors
 
 
 def test_a_batch_never_has_more_sessions_than_it_may(gridftp_server, start, tmp_path, monkeypatch):
@@ -115,18 +115,18 @@ def slow(tmp_path):
         yield server
 
 
-def test_who_is_killed_makes_room(slow, start, tmp_path):
+def test_killed_process_frees_its_slot(slow, start, tmp_path):
     first = start(slow.url("big"), "-o", "first", COGET_CONNECTIONS="1")
     says(first, "of 12.0 MB")
     second = start(slow.url("file"), "--checksum", "none", "-o", "second", COGET_CONNECTIONS="1")
-    said = says(second, "waiting for a free connection")
-    assert f"to 127.0.0.1:{slow.port}: transfers of this machine have all 1" in said
+    output = says(second, "waiting for a free connection")
+    assert f"to 127.0.0.1:{slow.port}: transfers of this machine have all 1" in output
     first.send_signal(signal.SIGKILL)
     finish(second)
     assert (tmp_path / "second").read_bytes() == (slow.root / "file").read_bytes()
 
 
-def test_while_one_source_has_no_room_the_others_go_on(slow, gridftp_server, start, tmp_path):
+def test_other_sources_continue_while_one_has_no_free_connection(slow, gridftp_server, start, tmp_path):
     content = (slow.root / "file").read_bytes()
     (gridftp_server.root / "file").write_bytes(content)
     first = start(slow.url("big"), "-o", "first", COGET_CONNECTIONS="1")

@@ -29,7 +29,7 @@ SIZE = 4_000_000
 LIMIT_SECONDS = 2 * PATIENCE
 
 
-def test_what_has_a_narrow_way_comes_over_others(tmp_path: Path) -> None:
+def test_files_behind_a_narrow_link_are_relayed(tmp_path: Path) -> None:
     with Wan(Topology.load({"links": LINKS})) as wan, ExitStack() as stack:
         sources, contents = [], {}
         for name, count in FILES.items():

@@ -112,7 +112,7 @@ def test_the_tool_beside_itself(fetch):
 
 
 @pytest.mark.parametrize("engine", ["gridftp", "globus-url-copy"])
-def test_what_the_engine_does_not_speak_is_left_out(servers, fetch, tmp_path, engine):
+def test_sources_that_the_engine_does_not_support_are_left_out(servers, fetch, tmp_path, engine):
     report, content = fetch(["http", "ftp"], "--engine", engine)
     assert content == CONTENT
     used, left_out = report["sources"]
@@ -153,9 +153,9 @@ def interrupt(words: list[str], home: Path, data: Path) -> str:
     with coget_process(words, home, COGET_HISTORY="off") as process:
         wait_until(lambda: process.poll() is not None or (data.exists() and data.stat().st_blocks * 512 > 2 << 20))
         process.send_signal(signal.SIGINT)
-        said, _ = process.communicate(timeout=PATIENCE)
+        output, _ = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
-    return said
+    return output
 
 
 def metalink(urls: dict[str, str]) -> str:
@@ -183,7 +183,7 @@ def test_several_files_of_a_metalink_are_gone_on_with(slow, servers, root, tmp_p
     assert all((tmp_path / "new" / name).read_bytes() == CONTENT for name in urls)
 
 
-def test_what_was_fetched_before_a_failure_is_told(servers, tmp_path):
+def test_files_fetched_before_a_failure_are_reported(servers, tmp_path):
     urls = {"one": servers["ftp"](NAME), "two": servers["http"]("none"), "three": servers["ftp"](NAME)}
     (tmp_path / "all.meta4").write_text(metalink(urls))
     failed = coget(["all.meta4", "--json"], tmp_path, COGET_HISTORY="off")

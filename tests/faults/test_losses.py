@@ -23,7 +23,7 @@ LIMIT_SECONDS = PATIENCE
 
 
 @pytest.mark.parametrize(("loss", "streams"), [("0%", FIRST), ("0.5%", MOST)], ids=["full", "lossy"])
-def test_more_streams_where_packets_are_lost(tmp_path: Path, loss: str, streams: int) -> None:
+def test_streams_increase_if_packets_are_lost(tmp_path: Path, loss: str, streams: int) -> None:
     (tmp_path / "export").mkdir()
     (tmp_path / "export" / "data.bin").write_bytes(os.urandom(SIZE))
     topology = Topology.load({"links": {"client-server": {**LINK, "loss": loss}}})

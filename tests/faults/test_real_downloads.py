@@ -91,7 +91,7 @@ def test_a_server_that_falls_silent_costs_time_not_data(servers, tmp_path):
     assert (tmp_path / "here").read_bytes() == content
 
 
-def test_when_all_servers_die_what_is_here_stays(servers, tmp_path):
+def test_fetched_data_stays_when_all_servers_die(servers, tmp_path):
     content = make_file(tmp_path / "export" / "big", 200 * MIB)
     words = [servers[0].url("big"), "--json", "--quiet", "-o", "here"]
     with coget_process(words, tmp_path) as process:

@@ -43,7 +43,7 @@ def begun(data: Path) -> bool:
         return file.read(MIB) != bytes(MIB)
 
 
-def test_what_is_replaced_while_it_comes_is_refused_and_then_fetched_anew(servers, tmp_path):
+def test_file_replaced_during_a_fetch_is_refused_and_then_fetched_anew(servers, tmp_path):
     server, _ = servers
     make_file(server.root / "big", SIZE)
     with coget_process([server.url("big"), "--quiet", "-o", "here"], tmp_path) as process:
@@ -51,15 +51,15 @@ def test_what_is_replaced_while_it_comes_is_refused_and_then_fetched_anew(server
         server.pause()
         content = replace(server, 2)
         server.resume()
-        _, said = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 4, said
-    assert "changed while it was fetched" in said
+        _, stderr = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 4, stderr
+    assert "changed while it was fetched" in stderr
     assert not (tmp_path / "here").exists()
     assert coget([server.url("big"), "--quiet", "-o", "here"], tmp_path).returncode == 0
     assert (tmp_path / "here").read_bytes() == content
 
 
-def test_what_one_server_replaces_while_it_comes_is_fetched_from_the_other(servers, tmp_path):
+def test_file_replaced_at_one_server_is_fetched_from_the_other(servers, tmp_path):
     content, _ = [make_file(server.root / "big", SIZE) for server in servers]
     words = [*(server.url("big") for server in servers), "--strategy", "brute", "--quiet", "--json", "-o", "here"]
     with coget_process(words, tmp_path) as process:
@@ -67,8 +67,8 @@ def test_what_one_server_replaces_while_it_comes_is_fetched_from_the_other(serve
         servers[0].pause()
         replace(servers[0], 2)
         servers[0].resume()
-        out, said = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 0, said
+        out, stderr = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, stderr
     assert (tmp_path / "here").read_bytes() == content
     report = json.loads(out)
     assert report["checksum"]["basis"] == "none"
@@ -77,7 +77,7 @@ def test_what_one_server_replaces_while_it_comes_is_fetched_from_the_other(serve
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("first", [0, 1])
-def test_what_is_replaced_between_two_runs_is_not_gone_on_with(servers, tmp_path, first):
+def test_file_replaced_between_two_runs_is_not_resumed(servers, tmp_path, first):
     """The result is the same whichever source answers first in the second run."""
     for server in servers:
         make_file(server.root / "big", SIZE)
@@ -91,8 +91,8 @@ def test_what_is_replaced_between_two_runs_is_not_gone_on_with(servers, tmp_path
     with coget_process([*both, "--quiet", "-o", "here"], tmp_path) as process:
         wait_until(lambda: process.poll() is not None or written(tmp_path / "here") > 0)
         servers[1 - first].resume()
-        _, said = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 0, said
+        _, stderr = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, stderr
     assert (tmp_path / "here").read_bytes() == contents[0]
 
 
@@ -104,8 +104,8 @@ def test_a_web_server_whose_file_is_replaced_while_it_comes(tmp_path):
             server.pause()
             content = replace(server, 2)
             server.resume()
-            _, said = process.communicate(timeout=PATIENCE)
-        assert process.returncode == 4, said
+            _, stderr = process.communicate(timeout=PATIENCE)
+        assert process.returncode == 4, stderr
         assert not (tmp_path / "here").exists()
         assert coget([server.url("big"), "--quiet", "-o", "here"], tmp_path).returncode == 0
         assert (tmp_path / "here").read_bytes() == content

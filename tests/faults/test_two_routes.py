@@ -118,7 +118,7 @@ def _on_disk(path: Path) -> int:
     return path.stat().st_blocks * 512 if path.exists() else 0
 
 
-def test_where_the_direct_one_is_closed_the_depot_is_taken(tmp_path: Path) -> None:
+def test_depot_is_used_if_the_direct_route_is_closed(tmp_path: Path) -> None:
     with two_routes(tmp_path, "nginx") as routes:
         rule = ["ip", "route", "replace", "unreachable", f"{routes.wan.address('server')}/32"]
         subprocess.run(routes.wan.command("client", rule), check=True)

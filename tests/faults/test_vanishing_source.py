@@ -22,7 +22,7 @@ LINK = {"rate": "60mbit", "delay": "20ms"}
 
 
 @pytest.mark.parametrize("serve", [servers.gridftp, servers.nginx], ids=["ftp", "http"])
-def test_what_it_delivered_is_kept_and_the_rest_is_fetched_in_few_pieces(tmp_path: Path, serve) -> None:
+def test_delivered_bytes_are_kept_and_the_rest_is_fetched_in_few_pieces(tmp_path: Path, serve) -> None:
     """Another server confirms its bytes over GridFTP; its own answers confirm all but the newest over HTTP."""
     (tmp_path / "export").mkdir()
     original = tmp_path / "export" / "data.bin"

@@ -119,7 +119,7 @@ def kinds(tmp_path: Path) -> Iterator[list[GridFTPServer | Nginx]]:
 
 @pytest.mark.long
 @pytest.mark.seeded
-def test_what_gets_the_name_is_one_version(kinds, tmp_path):
+def test_published_file_is_one_version(kinds, tmp_path):
     for attempt in tries(effort(5, 60)):
         with attempt as seed:
             home = tmp_path / str(seed)
@@ -129,11 +129,11 @@ def test_what_gets_the_name_is_one_version(kinds, tmp_path):
 
 def one_history(chance: random.Random, kinds: list[GridFTPServer | Nginx], home: Path) -> None:
     servers = chance.sample(kinds, chance.randint(1, 3))
-    told = chance.random() < 0.3
-    corrupt = {0} if told and len(servers) > 1 and chance.random() < 0.5 else set[int]()
+    expected = chance.random() < 0.3
+    corrupt = {0} if expected and len(servers) > 1 and chance.random() < 0.5 else set[int]()
     file = File(servers, corrupt, home)
     wanted = chance.choice(file.versions)
-    checksum = ["--checksum", "sha256:" + hashlib.sha256(wanted).hexdigest()] if told else []
+    checksum = ["--checksum", "sha256:" + hashlib.sha256(wanted).hexdigest()] if expected else []
     story = []
 
     def words() -> list[str]:
@@ -141,14 +141,14 @@ def one_history(chance: random.Random, kinds: list[GridFTPServer | Nginx], home:
         chosen = [server.url("big") for server in some]
         return [*chosen, "--strategy", chance.choice(NAMES), *checksum, "--quiet", "-o", "here"]
 
-    def check(status: int, said: str) -> bool:
-        story.append((status, said))
+    def check(status: int, stderr: str) -> bool:
+        story.append((status, stderr))
         there = home / "here"
         assert there.exists() == (status == 0), story
         if status:
             return False
         found = there.read_bytes()
-        right = any(found == version for version in ([wanted] if told else file.versions))
+        right = any(found == version for version in ([wanted] if expected else file.versions))
         assert right, f"no version of the file has these bytes: {story}"
         return True
 
@@ -160,12 +160,12 @@ def one_history(chance: random.Random, kinds: list[GridFTPServer | Nginx], home:
                 try:
                     suffer(chance, process, file, home / "here", story)
                     file.go_on()
-                    _, said = process.communicate(timeout=PATIENCE)
+                    _, stderr = process.communicate(timeout=PATIENCE)
                 finally:
                     process.kill()
-            if check(process.returncode, said):
+            if check(process.returncode, stderr):
                 return
-        if told:  # only now is it certain to exist
+        if expected:  # only now is it certain to exist
             file.version = file.versions.index(wanted)
         file.calm()
         every = [server.url("big") for server in servers]

@@ -58,19 +58,19 @@ def test_a_neighbourhood():
                 assert plain.expected(asked, now) == fast.expected(asked, now)
 
 
-def test_what_is_not_marked_is_not_compiled():
+def test_unmarked_function_is_not_compiled():
     with pytest.raises(ValueError, match="not marked"):
         compiled(len)
 
 
-def test_without_numba_it_is_said_how_to_have_it(monkeypatch):
+def test_missing_numba_is_reported_with_an_installation_command(monkeypatch):
     compiled.cache_clear()
     monkeypatch.setitem(sys.modules, "numba", None)
     with pytest.raises(MissingLibraryError, match=r"pip install 'coget\[compiled\]'"):
         compiled(pick)
 
 
-def test_what_was_compiled_is_kept_for_one_state_of_the_source_only(tmp_path):
+def test_compiled_code_is_kept_for_one_state_of_the_source_only(tmp_path):
     (tmp_path / "models").mkdir()
     for name in ("a.py", "models/b.py"):
         (tmp_path / name).write_text("x = 1\n")
@@ -96,7 +96,7 @@ def test_only_the_newest_directories_are_kept(tmp_path):
 
 
 @pytest.mark.long
-def test_what_is_kept_may_be_damaged(tmp_path):
+def test_damaged_cache_of_compiled_code_is_harmless(tmp_path):
     code = (
         "from predictors.compiled import compiled; from predictors.models.last import last_learn; "
         "import numpy; row = numpy.zeros(1); compiled(last_learn)(row, 0, 5.0, 0.0); print(row[0])"

@@ -36,7 +36,7 @@ def test_a_transfer_informs_only_after_it_ended():
     after = took(100, 1, 30 * MB)
     pairs = list(replay([after, next_one, long, short], Newest()))
     assert [each for each, _ in pairs] == [long, short, next_one, after]
-    assert [said.rates and said.rates.p50 for _, said in pairs] == [None, None, 10 * MB, 50 * MB]
+    assert [forecast.rates and forecast.rates.p50 for _, forecast in pairs] == [None, None, 10 * MB, 50 * MB]
 
 
 def test_the_last_part_is_scored_and_silence_is_counted():

@@ -42,7 +42,7 @@ def by_size_and_load(count: int = 600) -> list[Observation]:
 
 
 @pytest.mark.parametrize("name", ["kernel", "regression", "hedge"])
-def test_what_knows_of_size_and_load_uses_them(name):
+def test_forecasters_that_know_size_and_load_use_them(name):
     log = by_size_and_load()
     assert evaluate(log, make(name)).points.mdape < 0.25 < 0.5 < evaluate(log, make("median of 25")).points.mdape
 
@@ -94,7 +94,7 @@ def test_a_pair_never_seen_is_forecast_from_its_hosts():
     assert stranger.rates.p90 > 100 * MB / 1.5
 
 
-def test_what_is_known_of_paths_has_its_bounds_and_what_is_coarse_stays():
+def test_hierarchy_bounds_its_paths_and_keeps_its_coarse_levels():
     bounded, whole = Hierarchy(most=100), Hierarchy()
     for i in range(1000):
         for forecaster in (bounded, whole):
@@ -116,9 +116,9 @@ def test_the_member_with_the_least_error_is_picked():
     chance = Random(6)
     for i in range(300):
         value = chance.lognormvariate(15, 1) if i < 150 else 1e6 * i
-        said = [forecaster._one(kind, row, first, 60.0 * i) for kind, first in zip(kinds, firsts, strict=True)]
+        forecasts = [forecaster._one(kind, row, first, 60.0 * i) for kind, first in zip(kinds, firsts, strict=True)]
         if i:
-            errors.append([abs(each - value) for each in said])
+            errors.append([abs(each - value) for each in forecasts])
         step(kinds, firsts, row, 0, account, 0, value, 60.0 * i)
         for window in (0, *WINDOWS):
             for power in (1, 2) if errors else ():
@@ -127,23 +127,23 @@ def test_the_member_with_the_least_error_is_picked():
                 assert totals[chosen] == pytest.approx(min(totals))
 
 
-def test_a_forecast_says_who_made_it_on_what_ground_and_how_long_it_will_take():
+def test_forecast_names_its_forecaster_reason_and_duration():
     log = [took(100.0 * i, 10 * MB, setup_seconds=2.0, ranges=1) for i in range(5)]
-    said = learned(make("least MAE"), log).forecast(Query("ftp://a.one.org", 1000.0, 80 * MB))
-    assert said.forecaster == "least MAE"
-    assert said.observations == 5
-    assert said.newest_age == 1000.0 - log[-1].end
-    assert said.seconds(100 * MB) == pytest.approx(2.0 + 100 * MB / said.rates.p50)
-    assert said.reason.startswith(
+    forecast = learned(make("least MAE"), log).forecast(Query("ftp://a.one.org", 1000.0, 80 * MB))
+    assert forecast.forecaster == "least MAE"
+    assert forecast.observations == 5
+    assert forecast.newest_age == 1000.0 - log[-1].end
+    assert forecast.seconds(100 * MB) == pytest.approx(2.0 + 100 * MB / forecast.rates.p50)
+    assert forecast.reason.startswith(
         "the last value, the most accurate of 32 so far, of 5 transfers, the newest 10 minutes"
     )
 
 
-def test_a_hedge_names_whom_it_trusts_most():
+def test_hedge_names_its_most_trusted_member():
     log = by_size_and_load(200)
-    said = [forecast for _, forecast in evaluated(log, make("hedge"))][-1]
-    assert said.forecaster == "hedge"
-    assert "most of all kernel" in said.reason
+    forecast = [forecast for _, forecast in evaluated(log, make("hedge"))][-1]
+    assert forecast.forecaster == "hedge"
+    assert "most of all kernel" in forecast.reason
 
 
 def test_a_regression_shows_what_its_fit_is_worth():
@@ -160,13 +160,13 @@ def test_a_regression_shows_what_its_fit_is_worth():
     assert found.deviation == pytest.approx(0.1, abs=0.1)
 
 
-def test_small_and_failed_transfers_tell_no_rate_but_how_far_a_server_is():
+def test_small_and_failed_transfers_give_no_rate_but_a_setup_time():
     log = [took(0.0, 10 * MB), took(100.0, 1e5, size=50_000, setup_seconds=0.25), took(200.0, 1e5, outcome="failed")]
     for name in ("last", "kernel", "hierarchy", "percentile", "hedge", "regression"):
-        said = learned(make(name), log).forecast(Query("ftp://a.one.org", 5000.0, 100 * MB))
-        assert said.rates.p50 == pytest.approx(10 * MB), name
-        assert said.setup_seconds == 0.25
-        assert said.observations == 1
+        forecast = learned(make(name), log).forecast(Query("ftp://a.one.org", 5000.0, 100 * MB))
+        assert forecast.rates.p50 == pytest.approx(10 * MB), name
+        assert forecast.setup_seconds == 0.25
+        assert forecast.observations == 1
 
 
 def test_a_log_at_once_is_what_it_is_step_by_step():
@@ -175,7 +175,7 @@ def test_a_log_at_once_is_what_it_is_step_by_step():
         replace(each, end=each.start + 40 * (each.end - each.start), busy_seconds=1.0 + i % 7)
         for i, each in enumerate(log)
     ]
-    step_by_step = [said.rates.p50 if said.rates else None for _, said in evaluated(log, make("least MAE"))]
+    step_by_step = [forecast.rates.p50 if forecast.rates else None for _, forecast in evaluated(log, make("least MAE"))]
     layout, into = Selected()._layout, [0.0] * len(log)
     starts, ends = [each.start for each in log], [each.end for each in log]
     order = sorted(range(len(log)), key=lambda i: ends[i])

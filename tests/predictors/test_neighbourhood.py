@@ -28,7 +28,7 @@ def test_quantiles_and_the_mean_are_those_of_a_list(values):
     assert mean == pytest.approx(min(max(sum(values) / len(values), least), most))
 
 
-def test_where_there_is_no_room_some_of_long_ago_are_left_and_most_of_the_newest():
+def test_full_store_keeps_some_old_and_most_of_the_newest_transfers():
     kept = Neighbourhood(ALIKE, 100)
     for i in range(1000):
         kept.learn(float(i), float(i), NOTHING)
@@ -39,7 +39,7 @@ def test_where_there_is_no_room_some_of_long_ago_are_left_and_most_of_the_newest
     assert sum(value >= 950 for value in found) > 30
 
 
-def test_what_had_not_ended_is_not_known():
+def test_transfers_that_had_not_ended_are_not_known():
     kept = Neighbourhood(ALIKE, 100)
     assert kept.expected(NOTHING, 0.0) is None
     kept.learn(1.0, 10.0, NOTHING)
@@ -49,7 +49,7 @@ def test_what_had_not_ended_is_not_known():
 
 
 @pytest.mark.parametrize("which", Features._fields)
-def test_the_nearer_counts_more_in_whatever_is_known(which):
+def test_nearer_transfers_count_more_in_each_known_feature(which):
     kept = Neighbourhood(Nearness(*[1.0] * len(Nearness._fields))._replace(age=inf, late=inf), 100)
     for value in (1.0, 5.0):
         kept.learn(value, value, NOTHING._replace(**{which: value}))
@@ -57,7 +57,7 @@ def test_the_nearer_counts_more_in_whatever_is_known(which):
     assert near_one < 3.0 < near_five
 
 
-def test_of_what_is_not_known_nothing_is_said():
+def test_unknown_features_do_not_affect_the_expected_rate():
     """A path without ended transfers, and an unknown size."""
     kept = Neighbourhood(Nearness(*[1.0] * len(Nearness._fields))._replace(age=inf, late=inf), 100)
     for value in (1.0, 5.0):

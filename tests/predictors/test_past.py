@@ -27,13 +27,13 @@ def asked(size: int = 100 * MB) -> Query:
     return Query("ftp://a", 0.0, size)
 
 
-def test_what_had_not_ended_is_not_known():
+def test_transfers_that_had_not_ended_are_not_known():
     known = past(moved(0.0, 10.0), moved(5.0, 30.0))
     assert isnan(known.features(asked(), 9.0).begun)
     assert known.features(asked(), 20.0) == past(moved(0.0, 10.0)).features(asked(), 20.0)
 
 
-def test_the_one_that_began_last_is_told_and_not_the_one_that_ended_last():
+def test_latest_transfer_is_the_one_that_began_last():
     known = past(moved(50.0, 60.0), moved(0.0, 100.0))
     found = known.features(asked(), 110.0)
     assert found.begun == found.like_begun == log1p(60.0)
@@ -41,7 +41,7 @@ def test_the_one_that_began_last_is_told_and_not_the_one_that_ended_last():
     assert found.like_rate == pytest.approx(log(10 * MB) - BY_SIZE * log(100 * MB))
 
 
-def test_of_those_as_small_as_this_one():
+def test_similar_past_transfer_is_chosen_by_size():
     known = past(moved(0.0, 10.0, 10 * MB), moved(50.0, 60.0, 1000 * MB))
     small, large, unknown = (known.features(Query("ftp://a", 0.0, size), 70.0) for size in (10 * MB, 1000 * MB, None))
     assert exp(small.like_begun) == pytest.approx(71.0)

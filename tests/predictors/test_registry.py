@@ -15,7 +15,7 @@ def subclasses(kind: type) -> set[type]:
     return {kind}.union(*(subclasses(each) for each in kind.__subclasses__()))
 
 
-def test_none_is_forgotten():
+def test_registry_has_every_forecaster_class():
     for module in pkgutil.walk_packages(predictors.__path__, "predictors."):
         import_module(module.name)
     written = {kind for kind in subclasses(Forecaster) - {Forecaster} if kind.__module__.startswith("predictors.")}

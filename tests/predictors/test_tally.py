@@ -27,26 +27,26 @@ def within(read: float, true: float) -> bool:
 
 
 @given(ROWS)
-def test_sums_say_what_metrics_say_of_the_rows(rows):
+def test_sums_agree_with_metrics_of_the_rows(rows):
     actual = [rate for _, rate in rows]
-    true, said = scores([rates.p50 for rates, _ in rows], actual), tally(rows)
-    assert (said.transfers, said.share_close) == (true.pairs, true.close)
-    assert said.rmsre == pytest.approx(true.rmsre, rel=1e-4, abs=2e-3)
-    assert said.log_error == pytest.approx(true.log_error, abs=1e-6)
+    true, sums = scores([rates.p50 for rates, _ in rows], actual), tally(rows)
+    assert (sums.transfers, sums.share_close) == (true.pairs, true.close)
+    assert sums.rmsre == pytest.approx(true.rmsre, rel=1e-4, abs=2e-3)
+    assert sums.log_error == pytest.approx(true.log_error, abs=1e-6)
     low = bounds([rates.p10 for rates, _ in rows], actual)
     outside = sum(rate < rates.p10 for rates, rate in rows) + sum(rate > rates.p90 for rates, rate in rows)
-    assert said.below / said.transfers == low.missed
-    assert said.coverage == pytest.approx(1 - outside / len(rows))
+    assert sums.below / sums.transfers == low.missed
+    assert sums.coverage == pytest.approx(1 - outside / len(rows))
 
 
 @given(ROWS)
 def test_a_median_that_is_read_is_within_its_bound(rows):
     errors = [rates.p50 / actual - 1 for rates, actual in rows]
     if max(map(abs, errors)) < 1000:
-        said = tally(rows)
-        assert within(said.mdape, median(map(abs, errors)))
+        sums = tally(rows)
+        assert within(sums.mdape, median(map(abs, errors)))
         largest = max(abs(sorted(errors)[len(errors) // 2]), abs(sorted(errors)[(len(errors) - 1) // 2]))
-        assert abs(said.bias - 1 - median(errors)) <= ACCURACY * largest * (1 + 1e-9) + LEAST
+        assert abs(sums.bias - 1 - median(errors)) <= ACCURACY * largest * (1 + 1e-9) + LEAST
 
 
 @given(ROWS, st.randoms())
@@ -76,7 +76,7 @@ def test_the_middle_of_counts_is_that_of_the_values(values):
     assert middle(counts) == (median_low(values), median_high(values))
 
 
-def test_nothing_has_no_median():
+def test_empty_tally_has_no_median():
     with pytest.raises(ValueError, match="no median"):
         middle({})
     with pytest.raises(ValueError, match="no median"):

@@ -47,7 +47,7 @@ def fetch(tmp_path):
 
 
 @pytest.mark.parametrize("strategy", NAMES)
-def test_a_source_without_a_free_connection_holds_nobody_up(fetch, strategy):
+def test_source_without_a_free_connection_does_not_delay_others(fetch, strategy):
     report, sources, shown = fetch(server(), server(free_at=NEVER), server(), strategy=strategy)
     assert report.seconds < (2.5 if strategy != "single" else 4.0)
     assert sources[1].opened == 0
@@ -65,7 +65,7 @@ def test_it_takes_part_once_it_has_one(fetch, strategy):
 
 
 @pytest.mark.parametrize("strategy", NAMES)
-def test_when_there_is_none_at_all_it_waits_and_says_so(fetch, strategy):
+def test_download_without_a_free_connection_waits_and_reports_it(fetch, strategy):
     report, _, shown = fetch(server(free_at=1000), server(free_at=1500), strategy=strategy)
     assert 1000 < report.seconds < 1010
     assert [source.state for source in shown[1].sources] == ["waiting", "waiting"]
@@ -104,7 +104,7 @@ def test_it_takes_part_when_its_time_has_come(fetch):
     assert report.sources[1].outcome == "ok"
 
 
-def test_when_all_are_busy_it_comes_back_in_time(fetch):
+def test_busy_servers_are_asked_again_in_time(fetch):
     behaviours = server(busy_until=70.0, retry_after=60.0), server(busy_until=200.0, retry_after=200.0)
     report, sources, shown = fetch(*behaviours)
     assert 120 < report.seconds < 160
@@ -113,7 +113,7 @@ def test_when_all_are_busy_it_comes_back_in_time(fetch):
 
 
 @pytest.mark.parametrize("sources", [1, 2])
-def test_who_is_always_busy_is_left_some_day(fetch, sources):
+def test_permanently_busy_server_is_given_up(fetch, sources):
     results = Results()
     with pytest.raises((ServerBusy, NothingToFetchFrom), match="busy") as caught:
         fetch(*[server(busy_until=NEVER)] * sources, results=results)

@@ -88,7 +88,7 @@ def test_every_scheme_delivers_the_file(target, strategy, size):
     assert report.checksum == Checksum("adler32", f"{adler32(DATA[:size]):08x}")
 
 
-def test_without_any_servers_word_the_report_says_not_verified(target):
+def test_download_without_server_checksums_is_not_verified(target):
     assert Case(target, honest(), honest()).download().basis == "none"
 
 
@@ -124,7 +124,7 @@ def test_a_bad_replica_is_named_and_only_its_pieces_are_fetched_again(target, al
 
 
 @pytest.mark.parametrize("rates", [(2e5, 1e6, 1e6), (1e6, 1e6, 2e5), (2e5, 1e6, 1e5), (1e6, 2e5, 1e6)])
-def test_who_was_suspected_without_reason_is_used_again(target, rates):
+def test_source_suspected_without_reason_is_used_again(target, rates):
     first, second, third = rates
     case = Case(target, honest(first), corrupt(*range(0, SIZE, 20_000), rate=second), honest(third))
     report = case.download(checksum=digest("md5"))
@@ -164,7 +164,7 @@ def test_the_known_checksum_counts_more_than_the_servers_words(target, algorithm
     assert outcomes(report) == (["ok"] * 3 if algorithm == "md5" else ["failed", "failed", "ok"])
 
 
-def test_verifying_is_nobodys_idle_time(target):
+def test_verification_does_not_count_as_idle_time(target):
     report = Case(target, honest(setup_seconds=10, offers_checksum=True)).download()
     assert report.compared
     assert report.sources[0].idle_seconds < 1 < 6 < report.seconds - report.sources[0].seconds
@@ -192,7 +192,7 @@ def test_a_wrong_expected_checksum_gives_no_file(target):
     assert not target.exists()
 
 
-def test_when_all_are_bad_there_is_no_file(target):
+def test_download_from_bad_sources_only_leaves_no_file(target):
     with pytest.raises(VerificationError, match="whichever source is left out"):
         Case(target, corrupt(5), corrupt(SIZE - 5)).download(checksum=digest("md5"))
     assert not target.exists()
@@ -226,7 +226,7 @@ LATE = 0.4
 
 @pytest.mark.parametrize("late", [0, 1])
 @pytest.mark.parametrize("size", [0, 1, 1000])
-def test_sizes_that_differ_are_seen_whoever_answers_first(target, late, size):
+def test_different_sizes_are_found_in_any_order_of_answers(target, late, size):
     connect = [LATE if late == i else 0.05 for i in range(2)]
     case = Case(
         target, honest(connect_seconds=connect[0]), honest(connect_seconds=connect[1], claims_size=7), data=DATA[:size]
@@ -258,11 +258,11 @@ def test_a_replica_that_is_very_late_does_not_hold_the_file_up(target):
 
 
 @pytest.mark.parametrize("behaviour", [honest(connect_seconds=LATE), honest(connect_seconds=LATE, missing=True)])
-def test_nobody_is_waited_for_longer_than_it_takes_to_answer(target, behaviour):
+def test_late_source_is_waited_for_only_until_it_answers(target, behaviour):
     assert Case(target, honest(), behaviour, data=DATA[:1000]).download().seconds < LATE + 0.05
 
 
-def test_nobody_is_waited_for_who_cannot_say_anything_new(target):
+def test_source_without_new_information_is_not_waited_for(target):
     late, known = honest(connect_seconds=LATE), Checksum("md5", hasher("md5").hexdigest())
     assert Case(target, honest(), late, data=b"").download(checksum=known).seconds < LATE
     back = honest(dies_at=0.2, returns_at=1.0, connect_seconds=0.1)
@@ -277,7 +277,7 @@ def test_a_known_size_leaves_the_liar_out(target):
     assert "has 7 bytes" in report.sources[0].error
 
 
-def test_errors_at_the_start_are_told_as_they_are(target):
+def test_errors_at_the_start_are_reported_unchanged(target):
     with pytest.raises(NoSuchFile):
         Case(target, honest(missing=True)).download()
     case = Case(target, honest(missing=True), honest(dies_at=0.0))
@@ -316,7 +316,7 @@ def test_a_target_that_a_server_confirms_is_not_fetched(target, says):
 
 
 @pytest.mark.parametrize("left", [DATA, DATA[1:], None])
-def test_a_target_that_nobody_can_confirm_is_fetched_again_and_that_is_told(target, left):
+def test_unconfirmed_target_is_fetched_again_with_a_notice(target, left):
     if left is not None:
         target.write_bytes(left)
     case = Case(target, honest())
@@ -325,7 +325,7 @@ def test_a_target_that_nobody_can_confirm_is_fetched_again_and_that_is_told(targ
     assert ("with the same size" in (report.notice or "")) == (left == DATA)
 
 
-def test_what_is_here_is_not_fetched_again(target):
+def test_fetched_bytes_are_not_fetched_again(target):
     case = Case(target, honest(dies_at=1.0), honest(dies_at=1.0))
     with pytest.raises(TransferFailed):
         case.download()
@@ -370,7 +370,7 @@ def test_a_source_that_was_lost_near_the_end_did_well_until_then(target):
     assert "refused the connection" in report.sources[1].error
 
 
-def test_what_an_earlier_run_left_is_compared_too(target, monkeypatch):
+def test_bytes_of_an_earlier_run_are_compared(target, monkeypatch):
     monkeypatch.setattr(comparison, "LEAST", 100_000)
     with pytest.raises(TransferFailed):
         Case(target, honest(dies_at=1.0), honest(dies_at=1.0)).download()

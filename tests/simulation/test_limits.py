@@ -46,7 +46,7 @@ def untroubled(result: Result) -> bool:
 
 
 @pytest.mark.parametrize("strategy", NAMES)
-def test_no_piece_comes_before_there_is_leave(strategy):
+def test_no_piece_is_sent_without_permission(strategy):
     limit = Limit(2e6)
     result = simulate(DATA, [FAST], strategy, admissions=[limit.admission])
     assert untroubled(result)
@@ -66,7 +66,7 @@ def test_sources_that_share_a_limit_reach_it_together(sources):
 
 @pytest.mark.parametrize("rate", [0.2e6, 1e6, 5e6])
 @pytest.mark.parametrize("known", [True, False])
-def test_what_a_limited_source_may_not_deliver_comes_from_others(rate, known):
+def test_other_source_delivers_the_bytes_that_a_limited_one_may_not(rate, known):
     limit, other = Limit(rate), Behaviour(rates=((0.0, 10e6),))
     estimates = [Estimate(rate=rate), Estimate(rate=10e6)] if known else None
     result = simulate(DATA, [FAST, other], estimates=estimates, admissions=[limit.admission, None])
@@ -76,7 +76,7 @@ def test_what_a_limited_source_may_not_deliver_comes_from_others(rate, known):
     assert {report.outcome for report in reports} == {"ok"}
 
 
-def test_who_waits_for_leave_is_not_silent():
+def test_source_waiting_for_permission_does_not_count_as_stalled():
     limit = Limit(1e6, until=100.0)
     result = simulate(DATA, [FAST, FAST], admissions=[limit.admission] * 2)
     assert untroubled(result)
@@ -84,7 +84,7 @@ def test_who_waits_for_leave_is_not_silent():
     assert all((source.setup_seconds or 0.0) < 0.1 for source in result.scheduler.state.sources)
 
 
-def test_who_is_silent_with_leave_is_noticed():
+def test_source_silent_with_permission_counts_as_stalled():
     limit, stalls = Limit(2e6), Behaviour(rates=((0.0, 50e6), (4.5, 0.0)))
     result = simulate(DATA, [stalls, Behaviour(connect_seconds=30.0, rates=FAST.rates)], admissions=[limit.admission])
     first, second = result.scheduler.state.sources
@@ -102,7 +102,7 @@ def test_a_limit_that_does_not_bind_costs_next_to_nothing():
     assert held.seconds <= free.seconds + FAST.setup_seconds  # of one more request at most
 
 
-def test_what_can_only_be_sent_whole_comes_when_there_is_leave_for_all():
+def test_source_without_ranges_sends_only_after_permission_for_the_whole_file():
     limit = Limit(2e6)
     result = simulate(DATA, [Behaviour(ranged=False, rates=FAST.rates)], admissions=[limit.admission])
     assert untroubled(result)

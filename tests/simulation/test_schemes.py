@@ -84,7 +84,7 @@ def test_a_lone_stalled_source_is_connected_anew(strategy):
 
 
 @pytest.mark.parametrize("strategy", NAMES)
-def test_what_is_there_is_not_fetched_again(strategy):
+def test_bytes_already_present_are_not_fetched_again(strategy):
     data = content(3 * MB)
     missing = [(100, 2000), (MB, 2 * MB)]
     result = simulate(data, [steady(1e6), steady(5e5)], strategy, missing=missing)
@@ -133,7 +133,7 @@ def test_single_uses_the_best_by_forecast():
     assert result.shares == [0, MB]
 
 
-def test_conservative_deals_equal_blocks_to_whoever_has_delivered():
+def test_conservative_gives_equal_blocks_to_idle_sources():
     result = simulate(content(10 * MB), [steady(4e6), steady(1e6)], "conservative", blocks=10)
     assert result.shares == [8 * MB, 2 * MB]
     assert [len(source.ended) for source in result.scheduler.state.sources] == [8, 2]

@@ -98,7 +98,7 @@ def server(rate: float = 1e6, **more) -> Behaviour:
 
 
 @pytest.mark.parametrize("strategy", ["brute", "conservative", "history"])
-def test_who_is_done_lets_another_one_in_at_the_same_server(tmp_path, strategy):
+def test_finished_source_frees_its_connection_for_another_at_the_same_server(tmp_path, strategy):
     servers = [("a", server()), ("b", server(1e4)), ("a", server())]
     _, sources = download(tmp_path, servers, strategy, 1)
     first, slow, second = (source.times for source in sources)
@@ -106,7 +106,7 @@ def test_who_is_done_lets_another_one_in_at_the_same_server(tmp_path, strategy):
 
 
 @pytest.mark.parametrize("strategy", NAMES)
-def test_who_delivered_and_was_lost_is_asked_at_the_end_though_another_has_its_place(tmp_path, strategy):
+def test_lost_source_is_asked_at_the_end_although_another_took_its_connection(tmp_path, strategy):
     servers = [("a", server(dies_at=1.0, returns_at=1.1)), ("a", server())]
     report, _ = download(tmp_path, servers, strategy, 1)
     assert report.seconds < 60
@@ -141,6 +141,6 @@ def behaviours(draw) -> Behaviour:
     slots=st.integers(1, 3),
     most=st.none() | st.integers(1, 3),
 )
-def test_whatever_happens_all_ends_and_no_connection_is_kept(strategy, servers, slots, most):
+def test_every_run_ends_and_keeps_no_connection(strategy, servers, slots, most):
     with tempfile.TemporaryDirectory() as folder:
         download(Path(folder), [*servers, ("c", server(2e5))], strategy, slots, most)

@@ -72,7 +72,7 @@ def test_a_new_place_answers_before_those_that_were_replaced(target):
     assert target.read_bytes() == VERSIONS[1]
 
 
-def test_what_one_gave_is_fetched_again_if_it_is_gone_and_cannot_say_whether_it_changed(target):
+def test_bytes_of_a_lost_source_that_cannot_confirm_them_are_fetched_again(target):
     then = {"a": replica(connect_seconds=3.0), "b": replica()}
     now = {"a": replica(at=[0.0]), "b": replica(dies_at=0.0)}
     runs(target, (then, 1.0), (now, FOREVER))
@@ -88,7 +88,7 @@ def test_one_that_did_not_change_is_gone_on_with_and_one_that_did_is_left_out(ta
     assert "changed since the fetch began" in report.sources[0].error
 
 
-def test_what_is_replaced_while_it_is_fetched_is_fetched_from_others(target):
+def test_file_replaced_during_a_fetch_is_fetched_from_others(target):
     replicas = {"a": replica(at=[0.7], in_place=True), "b": replica()}
     report = runs(target, (replicas, FOREVER))
     assert target.read_bytes() == VERSIONS[0]
@@ -106,7 +106,7 @@ def test_a_file_that_is_replaced_everywhere_is_refused_and_fetched_anew_by_the_n
     assert report.resumed_bytes == 0
 
 
-def test_what_a_server_gave_that_is_gone_at_the_end_is_kept_for_the_next_run(target):
+def test_bytes_of_a_server_lost_at_the_end_are_kept_for_the_next_run(target):
     with pytest.raises(TransferFailed, match="did not change while"):
         runs(target, ({"a": replica(dies_at=1.575)}, FOREVER))
     report = runs(target, ({"a": replica()}, FOREVER))
@@ -114,7 +114,7 @@ def test_what_a_server_gave_that_is_gone_at_the_end_is_kept_for_the_next_run(tar
     assert report.resumed_bytes == SIZE
 
 
-def test_what_changed_and_was_changed_back_between_two_runs_is_not_mixed(target):
+def test_file_changed_and_changed_back_between_two_runs_is_not_mixed(target):
     with pytest.raises(ReplicaChanged):
         runs(target, ({"a": replica(4e4, at=[0.0, 1.0], in_place=True, dies_at=2.0, returns_at=3.0)}, FOREVER))
     report = runs(target, ({"a": replica(at=[0.0])}, FOREVER))
@@ -146,7 +146,7 @@ def members(draw: st.DrawFn) -> dict[str, object]:
     cuts=st.lists(st.tuples(st.sets(st.integers(0, 3), min_size=1), times), max_size=2),
     strategy=st.sampled_from(NAMES),
 )
-def test_the_file_is_one_version_whatever_changes_and_whoever_answers(crowd, replaced_at, cuts, strategy):
+def test_file_is_one_version_after_random_changes(crowd, replaced_at, cuts, strategy):
     """Return replicas of a file that is replaced everywhere at the same moments, and that otherwise differ."""
     replicas = {f"s{i}": replica(at=replaced_at, **member) for i, member in enumerate(crowd)}
     names = list(replicas)

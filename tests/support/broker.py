@@ -113,8 +113,8 @@ class BrokerProcess:
 
     def _first_token(self) -> str:
         """Return the first admin token, from the file that the log names."""
-        (said,) = [line for line in self._log.read_text().splitlines() if "first admin token" in line]
-        return Path(said.partition(" is in the file ")[2]).read_text().strip()
+        (message,) = [line for line in self._log.read_text().splitlines() if "first admin token" in line]
+        return Path(message.partition(" is in the file ")[2]).read_text().strip()
 
     def client(self) -> httpx.Client:
         """Return an HTTP client with the admin token; it is closed with the broker."""

@@ -46,20 +46,20 @@ class Page(HTMLParser):
         self.feed(answer.text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        said = {name: value or "" for name, value in attrs}
+        attributes = {name: value or "" for name, value in attrs}
         self._tags.append(tag)
         if tag == "form":
-            self.action = urljoin(self.url, said.get("action", ""))
+            self.action = urljoin(self.url, attributes.get("action", ""))
         elif tag == "input":
             self._tags.pop()
-            if "name" in said:
-                self.fields[said["name"]] = said.get("value", "")
-        elif tag == "button" and "name" in said:
-            self.buttons.append((said["name"], said["value"]))
+            if "name" in attributes:
+                self.fields[attributes["name"]] = attributes.get("value", "")
+        elif tag == "button" and "name" in attributes:
+            self.buttons.append((attributes["name"], attributes["value"]))
         elif tag == "a":
-            self.links.append(urljoin(self.url, said["href"]))
-        elif tag == "label" and "for" in said:
-            self.labels.add(said["for"])
+            self.links.append(urljoin(self.url, attributes["href"]))
+        elif tag == "label" and "for" in attributes:
+            self.labels.add(attributes["for"])
 
     def handle_endtag(self, tag: str) -> None:
         while self._tags and self._tags.pop() != tag:

@@ -66,7 +66,9 @@ class Visitor:
         self.context = context
         self.page = page
         self.complaints: list[str] = []
-        page.on("console", lambda said: said.type in ("error", "warning") and self.complaints.append(said.text))
+        page.on(
+            "console", lambda message: message.type in ("error", "warning") and self.complaints.append(message.text)
+        )
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
         page.on("request", self._request)
         page.on("dialog", lambda dialog: self.complaints.append(f"a dialog: {dialog.message}"))

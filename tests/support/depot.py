@@ -43,10 +43,10 @@ class RunningDepot:
         with self.errors.open("w") as errors:
             self.process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=errors, text=True)
         assert self.process.stdout is not None
-        said = self.process.stdout.readline()
-        if not said:
+        line = self.process.stdout.readline()
+        if not line:
             raise RuntimeError(f"the depot did not start: {self.errors.read_text()}")
-        self.place = HostPort.parse(said.split()[-1])
+        self.place = HostPort.parse(line.split()[-1])
 
     @property
     def lines(self) -> list[dict[str, Any]]:

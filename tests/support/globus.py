@@ -39,10 +39,10 @@ import json, sys
 from types import SimpleNamespace
 from globus_cli.login_manager.storage import CLIStorage
 
-said, storage = json.load(sys.stdin), CLIStorage()
-storage.store_well_known_config("auth_client_data", said["client"])
-storage.store_well_known_config("auth_user_data", {"sub": said["sub"]})
-storage.store(SimpleNamespace(by_resource_server=said["tokens"]))
+document, storage = json.load(sys.stdin), CLIStorage()
+storage.store_well_known_config("auth_client_data", document["client"])
+storage.store_well_known_config("auth_user_data", {"sub": document["sub"]})
+storage.store(SimpleNamespace(by_resource_server=document["tokens"]))
 storage.close()
 """
 SDK = "import json, os, sys\nimport globus_sdk\nfrom globus_sdk import *\n"
@@ -106,8 +106,8 @@ class Globus:
         :param sub: the user's identity
         :param tokens: tokens by resource server, in the form of the SDK's `by_resource_server`
         """
-        said = {"client": {"client_id": number, "client_secret": secret}, "sub": sub, "tokens": tokens}
-        done = self._run([made("cli") / "python", "-c", REMEMBER], json.dumps(said), {})
+        document = {"client": {"client_id": number, "client_secret": secret}, "sub": sub, "tokens": tokens}
+        done = self._run([made("cli") / "python", "-c", REMEMBER], json.dumps(document), {})
         assert done.returncode == 0, done.stderr
 
     def cli(

@@ -108,16 +108,16 @@ class GridFTPServer:
         """Wait until the server listens; with a given port, it does not report when it is ready."""
         if wait_until_listening(self._process, self.host, self.port, START_SECONDS):
             return self.port
-        said = self._read_output(time.monotonic()).decode(errors="replace")
-        raise RuntimeError(f"{PROGRAM} did not start at port {self.port}: {said}")
+        output = self._read_output(time.monotonic()).decode(errors="replace")
+        raise RuntimeError(f"{PROGRAM} did not start at port {self.port}: {output}")
 
     def _read_port(self) -> int:
-        said, deadline = b"", time.monotonic() + START_SECONDS
-        while not (match := re.search(rb"listening at .*:(\d+)\s", said)):
+        output, deadline = b"", time.monotonic() + START_SECONDS
+        while not (match := re.search(rb"listening at .*:(\d+)\s", output)):
             chunk = self._read_output(deadline)
             if not chunk:
-                raise RuntimeError(f"{PROGRAM} did not start: {said.decode(errors='replace')}")
-            said += chunk
+                raise RuntimeError(f"{PROGRAM} did not start: {output.decode(errors='replace')}")
+            output += chunk
         return int(match[1])
 
     def _read_output(self, deadline: float) -> bytes:

@@ -295,9 +295,9 @@ class Siege:
             for each in open_:
                 each.close()
 
-    def _connected(self, said: bytes) -> socket.socket:
+    def _connected(self, data: bytes) -> socket.socket:
         connection = socket.create_connection((self._address.hostname or "", self._address.port or 80), 10)
-        connection.sendall(said)
+        connection.sendall(data)
         connection.setblocking(False)
         return connection
 

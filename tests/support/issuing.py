@@ -38,5 +38,5 @@ class Realms:
 
     def token(self, name: str, sub: Any, host: str = "127.0.0.1") -> str:
         """Return a token that a realm has signed."""
-        said = {"iss": self.url(name, host), "sub": sub, "aud": AUDIENCE, "exp": time.time() + 600, "scope": "use"}
-        return jwt.encode(said, self._keys[name], "ES256", {"kid": "1"})
+        claims = {"iss": self.url(name, host), "sub": sub, "aud": AUDIENCE, "exp": time.time() + 600, "scope": "use"}
+        return jwt.encode(claims, self._keys[name], "ES256", {"kid": "1"})

@@ -86,10 +86,10 @@ class _Session:
     async def size(self, path: str) -> str:
         return f"213 {len(self.server.content)}"
 
-    async def cksm(self, said: str) -> str:
+    async def cksm(self, argument: str) -> str:
         if self.server.checksums is None:
             return "502 not here"
-        algorithm, start, size, _ = said.split(" ", 3)
+        algorithm, start, size, _ = argument.split(" ", 3)
         if algorithm not in self.server.checksums:
             return "504 not that one"
         return f"213 {hashlib.new(algorithm, self.server.content[int(start) :][: int(size)]).hexdigest()}"

@@ -142,12 +142,12 @@ class ForkServer:
             _prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # the server forks twice: its grandchild becomes our child
             try:
                 self._connection.sendmsg([json.dumps(request).encode()], rights)
-                said = self._connection.recv(32)
+                received = self._connection.recv(32)
             finally:
                 _prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
-        if not said:
+        if not received:
             raise RuntimeError(f"{self._process.args} ended with {self._process.wait()}")
-        return int(said)
+        return int(received)
 
     def close(self) -> None:
         """End the fork server."""

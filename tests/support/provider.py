@@ -29,9 +29,9 @@ class Provider:
         port = self._reserved.getsockname()[1]
         self.url = f"http://{HERE}:{port}"
         users = [json.dumps({"sub": sub, "groups": groups}) for sub, groups in GROUPS.items()]
-        said = [word for user in users for word in ("--user-claims", user)]
+        claims = [word for user in users for word in ("--user-claims", user)]
         program = Path(sys.executable).with_name("oidc-provider-mock")
-        command = [program, "-H", HERE, "-p", str(port), f"--token-max-age={seconds}", *said]
+        command = [program, "-H", HERE, "-p", str(port), f"--token-max-age={seconds}", *claims]
         self.process = guarded(subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True))
         assert wait_until_listening(self.process, HERE, port, SECONDS)
 

@@ -93,7 +93,7 @@ from coalloc.engine import open_source
 from coalloc.engine.base import EngineOptions, Span
 from coalloc.errors import CoallocError
 
-def told(error):
+def print_error(error):
     print(type(error).__name__, "|", str(error)[:2000], "|", error.remedy)
 
 async def fetched(url):
@@ -103,7 +103,7 @@ async def fetched(url):
         await source.fetch(Span(0, stat.size), lambda start, end, data: None)
         print("fetched", stat.size)
     except CoallocError as error:
-        told(error)
+        print_error(error)
     finally:
         await source.close()
 """

@@ -27,13 +27,13 @@ def at_terminal(command: Sequence[str | Path], home: Path, **environment: str) -
         os.close(theirs)
         bound = threading.Timer(PATIENCE, process.kill)
         bound.start()
-        said = b""
+        output = b""
         try:
             while chunk := os.read(ours, 65536):
-                said += chunk
+                output += chunk
         except OSError:  # EIO: the other side is closed
             pass
         finally:
             bound.cancel()
             os.close(ours)
-    return process.returncode, said
+    return process.returncode, output

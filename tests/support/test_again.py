@@ -17,7 +17,7 @@ def test_it(kind, tmp_path):
 """
 
 
-def test_it_runs_as_often_as_it_is_told(tmp_path):
+def test_test_runs_as_often_as_requested(tmp_path):
     (tmp_path / "test_some.py").write_text(TEST % str(tmp_path / "said"))
     plugins = ["-p", "tests.support.again", "-p", "no:cacheprovider", "-p", "xdist"]
     words = [sys.executable, "-m", "pytest", "-q", *plugins, "--rootdir", tmp_path, "-n", "2", "--dist=load"]

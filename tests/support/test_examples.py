@@ -24,7 +24,7 @@ def drawn() -> list[tuple[int, float, str]]:
 
 
 @pytest.mark.skipif(LONG or bool(FUZZING), reason="other examples are tried on purpose")
-def test_they_do_not_depend_on_the_modules_that_are_loaded(tmp_path, monkeypatch):
+def test_examples_do_not_depend_on_the_loaded_modules(tmp_path, monkeypatch):
     before = drawn()
     for number in range(20):
         file = tmp_path / f"module{number}.py"

@@ -21,10 +21,10 @@ def test_it_is_named_at_once_with_how_to_repeat_it_and_what_was_logged(tmp_path:
     (tmp_path / "test_some.py").write_text(TESTS)
     plugins = ["-p", "tests.support.failures", "-p", "xdist"]
     words = [sys.executable, "-m", "pytest", "-q", *plugins, "--rootdir", tmp_path, "-n", "2"]
-    said = subprocess.run([*words, tmp_path], capture_output=True, text=True, check=False).stdout
+    output = subprocess.run([*words, tmp_path], capture_output=True, text=True, check=False).stdout
     command = "COGET_TESTS_PATIENCE=60 "
-    assert f"FAILED test_some.py::test_it[a b] (call), repeat with: {command}" in said
-    assert ".venv/bin/python -m pytest 'test_some.py::test_it[a b]'" in said
-    assert "error.log" in said
-    assert "no room on the disk" in said
-    assert "1 failed, 1 passed" in said
+    assert f"FAILED test_some.py::test_it[a b] (call), repeat with: {command}" in output
+    assert ".venv/bin/python -m pytest 'test_some.py::test_it[a b]'" in output
+    assert "error.log" in output
+    assert "no room on the disk" in output
+    assert "1 failed, 1 passed" in output

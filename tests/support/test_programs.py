@@ -35,7 +35,7 @@ starts = pytest.mark.parametrize("forks", STARTS.values(), ids=STARTS, indirect=
 @pytest.mark.long
 @starts
 @pytest.mark.parametrize("command", [[COGET, "--help"], [BROKER, "--help"], [BROKER, "demo", "--nonsense"]])
-def test_what_is_printed_and_the_status(forks, command, tmp_path):
+def test_forked_program_prints_the_same_and_has_the_same_status(forks, command, tmp_path):
     done, plain = run(command, cwd=tmp_path, text=True), subprocess.run(command, capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (plain.returncode, plain.stdout, plain.stderr)
 
@@ -84,7 +84,7 @@ def test_standard_input_and_no_other_descriptor(forks, tmp_path):
     assert process.returncode in (0, 3)
 
 
-def test_what_an_interpreter_reads_at_its_start_is_read(tmp_path):
+def test_forked_start_reads_sitecustomize(tmp_path):
     (tmp_path / "sitecustomize.py").write_text("import sys\nsys.exit('read')\n")
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     assert "read" in run([COGET, "--help"], env=environment, text=True).stderr
@@ -102,17 +102,17 @@ def test_code_that_may_run_late_runs_before_the_command(forks, tmp_path):
 
 @starts
 @pytest.mark.parametrize("command", [COGET, BROKER])
-def test_it_is_of_this_checkout_whatever_is_installed(forks, command, tmp_path):
+def test_program_is_of_this_checkout_and_not_an_installed_one(forks, command, tmp_path):
     """Python searches this checkout before the installed packages, even if a test sets PYTHONPATH."""
     (tmp_path / "sitecustomize.py").write_text(f"{LATE}{SAYS_WHERE}")
     environment = {"PYTHONPATH": str(tmp_path), "HOME": str(tmp_path)}
-    said = run([command, "--help"], env=environment, cwd=tmp_path, text=True)
-    assert said.returncode == 0, said.stderr
-    found, packages = said.stderr.split()[-2:]
+    done = run([command, "--help"], env=environment, cwd=tmp_path, text=True)
+    assert done.returncode == 0, done.stderr
+    found, packages = done.stderr.split()[-2:]
     assert found == str(programs.HOUSE) != packages
 
 
-def test_they_end_when_the_tests_are_killed(tmp_path):
+def test_programs_end_when_the_tests_are_killed(tmp_path):
     code = (
         "import sys\nfrom tests.support.programs import BROKER, start\n"
         "made = start([BROKER, 'serve', '--port', '0', '--database', f'sqlite:///{sys.argv[1]}/b.sqlite'])\n"

@@ -116,9 +116,9 @@ class Way:
         """
         self._after, self.commits = after, commits
 
-    def loses(self, said: bytes) -> bool:
+    def loses(self, data: bytes) -> bool:
         """Return whether data contains the bytes of `lose`."""
-        return self._after is not None and self._after in said
+        return self._after is not None and self._after in data
 
     def stall(self) -> None:
         """Stop transmitting, but keep all connections open."""

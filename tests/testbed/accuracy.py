@@ -99,8 +99,8 @@ def tcp_rate(wan: Wan) -> str:
 
 def round_trip(wan: Wan) -> str:
     """Measure the mean and the shortest round-trip time, in milliseconds."""
-    said = run(wan, "a", "ping", "-q", "-i", "0.03", "-c", str(PINGS), "b")
-    least, mean, _ = re.findall(r"[0-9]+\.[0-9]+", said.partition("rtt")[2])[:3]
+    output = run(wan, "a", "ping", "-q", "-i", "0.03", "-c", str(PINGS), "b")
+    least, mean, _ = re.findall(r"[0-9]+\.[0-9]+", output.partition("rtt")[2])[:3]
     return f"{float(mean):.2f} ms (least {float(least):.2f})"
 
 

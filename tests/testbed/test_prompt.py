@@ -33,7 +33,7 @@ def test_commands_come_through_a_pipe():
 
 
 @pytest.mark.wan
-def test_what_cannot_be_done_is_said_and_the_rest_goes_on():
+def test_invalid_commands_are_reported_and_the_rest_is_run():
     lines = [
         "set client-s9 loss=1%",
         "set client-s1 speed=1",
@@ -43,23 +43,23 @@ def test_what_cannot_be_done_is_said_and_the_rest_goes_on():
         "client 'x",
         "",
     ]
-    said = typed("far", *lines, "s3 hostname").stdout
-    assert "no link client-s9" in said
-    assert "client-s1: unknown: speed; a link has rate" in said
-    assert "client-s1: loss: '' is not understood; write for example 0.1%" in said
-    assert "neither a command nor a host with a command: nobody" in said
-    assert "write: serve HOST FOLDER" in said
-    assert "No closing quotation" in said
-    assert said.endswith("s3\n")
+    output = typed("far", *lines, "s3 hostname").stdout
+    assert "no link client-s9" in output
+    assert "client-s1: unknown: speed; a link has rate" in output
+    assert "client-s1: loss: '' is not understood; write for example 0.1%" in output
+    assert "neither a command nor a host with a command: nobody" in output
+    assert "write: serve HOST FOLDER" in output
+    assert "No closing quotation" in output
+    assert output.endswith("s3\n")
 
 
 @pytest.mark.wan
 def test_a_served_file_can_be_fetched(tmp_path: Path):
     (tmp_path / "data").write_bytes(b"some bytes")
-    said = typed(
+    done = typed(
         "hetero", f"serve s1 {tmp_path}", "client bash -c 'exec 3<>/dev/tcp/s1/80; echo -e GET /data >&3; cat <&3'"
     )
-    ftp, http, content = said.stdout.split("\n")
+    ftp, http, content = done.stdout.split("\n")
     assert ftp.startswith("ftp://10.77.2.1:")
     assert ftp.endswith("/FILE")
     assert http == "http://10.77.2.1:80/FILE"
@@ -68,8 +68,8 @@ def test_a_served_file_can_be_fetched(tmp_path: Path):
 
 @pytest.mark.wan
 def test_stats_are_since_the_last():
-    said = typed("small", "client ping -c1 s1", "stats", "stats").stdout
-    rows = [line.split("│")[1:-1] for line in said.splitlines() if "│ client-s1 " in line]
+    output = typed("small", "client ping -c1 s1", "stats", "stats").stdout
+    rows = [line.split("│")[1:-1] for line in output.splitlines() if "│ client-s1 " in line]
     assert [[word.strip() for word in row][1:3] for row in rows] == [["ab", "1"], ["ba", "1"], ["ab", "0"], ["ba", "0"]]
 
 

@@ -72,7 +72,7 @@ def test_packets_go_the_soonest_way():
     assert ring.routes("x") == {"y": "y"}
 
 
-def test_of_two_ways_that_are_as_soon_the_shorter_is_taken():
+def test_shorter_of_two_equally_fast_routes_is_taken():
     near = topology("links: {a-b: {rate: 1mbit}, b-c: {rate: 1mbit}, a-c: {rate: 1mbit}}")
     assert near.routes("a") == {"b": "b", "c": "c"}
 
@@ -111,7 +111,7 @@ def test_congestion_control_is_that_of_all_or_of_each():
         ("links: {a-b: {rate: 1mbit}}\nseed: some", "seed: 'some' is not a number"),
     ],
 )
-def test_what_makes_no_sense_is_refused_with_its_place(text: str, message: str):
+def test_invalid_entries_are_refused_with_their_place(text: str, message: str):
     with pytest.raises(TopologyError) as caught:
         topology(text)
     assert message in str(caught.value)

@@ -62,8 +62,8 @@ def run(wan: Wan, host: str, *command: str) -> subprocess.CompletedProcess[str]:
 
 def pings(wan: Wan, *, count: int = 3) -> list[float]:
     """Ping `b` from `a`; return the round-trip times of the answers in seconds."""
-    said = run(wan, "a", "ping", "-n", "-c", str(count), "-i", "0.01", "-W", "1", "b").stdout
-    return [float(word) / 1e3 for word in re.findall(r"time=([0-9.]+)", said)]
+    output = run(wan, "a", "ping", "-n", "-c", str(count), "-i", "0.01", "-W", "1", "b").stdout
+    return [float(word) / 1e3 for word in re.findall(r"time=([0-9.]+)", output)]
 
 
 def test_a_route_back_may_be_another():
@@ -144,9 +144,9 @@ def test_hosts_have_names_and_addresses_and_meet_over_several_hops():
     with Wan(Topology.load("shared")) as wan:
         assert wan.address("client") == "10.77.1.1"
         assert run(wan, "s1", "hostname").stdout == "s1\n"
-        said = run(wan, "client", "ping", "-c1", "s2").stdout
-        assert f"PING s2 ({wan.address('s2')})" in said
-        assert "1 received" in said
+        output = run(wan, "client", "ping", "-c1", "s2").stdout
+        assert f"PING s2 ({wan.address('s2')})" in output
+        assert "1 received" in output
         for link in ("client-neck", "neck-s2"):
             assert wan.stats()[link, "ab"].packets == 1
             assert wan.stats()[link, "ba"].packets == 1
@@ -161,14 +161,14 @@ def test_a_command_runs_in_the_callers_folder_and_is_the_process_itself(monkeypa
         assert run(wan, "a", "no-such-command").returncode == 127
 
 
-def test_the_delay_is_never_shorter_than_told():
+def test_delay_is_never_shorter_than_set():
     with two_hosts(ab={"delay": "30ms"}, ba={"delay": "10ms"}) as wan:
         trips = pings(wan)
         assert len(trips) == 3
         assert min(trips) >= 0.0399  # ping rounds
 
 
-def test_the_rate_is_never_higher_than_told(file: Path):
+def test_rate_is_never_higher_than_set(file: Path):
     with two_hosts(rate="10mbit", queue="64kb") as wan:
         began = time.monotonic()
         transfer(wan, file)
@@ -176,7 +176,7 @@ def test_the_rate_is_never_higher_than_told(file: Path):
 
 
 @pytest.mark.parametrize("trouble", [{}, {"loss": "1%"}, {"jitter": "3ms"}, {"queue": "12kb"}, {"rate": "1gbit"}])
-def test_what_arrives_is_what_was_sent(trouble: dict[str, str], file: Path):
+def test_arriving_bytes_equal_the_sent_bytes(trouble: dict[str, str], file: Path):
     with two_hosts(**{"delay": "2ms", **trouble}) as wan:
         assert transfer(wan, file) == digest_of(file)
         assert sum(way.rejected for way in wan.stats().values()) == 0
@@ -327,7 +327,7 @@ def test_several_can_be_up_at_once():
         assert len(pings(wan)) == 3
 
 
-def test_what_does_not_exist_is_named():
+def test_unknown_hosts_links_and_rates_are_named():
     with two_hosts() as wan:
         with pytest.raises(TopologyError, match="no host c; there are a, b"):
             wan.command("c", ["true"])
@@ -337,7 +337,7 @@ def test_what_does_not_exist_is_named():
             wan.set("a-b", rate="fast")
 
 
-def test_nothing_is_left():
+def test_end_of_a_wan_leaves_no_processes_and_files():
     with two_hosts() as wan:
         folder, emulator = wan.folder, emulator_of(wan)
         with sleeping(wan, "a") as sleeper:
@@ -347,7 +347,7 @@ def test_nothing_is_left():
     assert not alive(emulator)
 
 
-def test_nothing_is_left_when_python_is_killed(tmp_path: Path):
+def test_kill_of_python_leaves_no_processes_and_files(tmp_path: Path):
     program = f"""
 import subprocess, sys
 sys.path.insert(0, {str(Path(__file__).parents[2])!r})
@@ -371,7 +371,7 @@ with Wan(Topology.load({{"links": {{"a-b": {{"rate": "1mbit"}}}}}})) as wan:
     assert eventually(lambda: not Path(folder).exists())
 
 
-def test_nothing_is_left_when_the_emulator_is_killed():
+def test_kill_of_the_emulator_leaves_no_processes_and_files():
     with two_hosts() as wan:
         with sleeping(wan, "a") as sleeper:
             os.kill(emulator_of(wan), signal.SIGKILL)

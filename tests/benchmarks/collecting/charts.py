@@ -18,7 +18,7 @@ SHOWN = ("all-at-once", "best-path", "path-sync-100", "path-sync-95", "path-dela
 
 
 def draw_loads(runs: cheng_tables.Runs, path: Path) -> None:
-    """Draw Cheng's figures 5 (b), 6 and 7: values by number of background flows, with the 95 % range over worlds."""
+    """Draw Cheng's figures 5 (b), 6 and 7: values by number of background flows, with the 95 % range over scenarios."""
     panels: Mapping[str, Callable[[cheng.Run], float]] = {
         "makespan, s": lambda run: run.seconds,
         "storage / storage of direct": lambda run: run.storage,

@@ -10,7 +10,7 @@ from coalloc.collect.methods.actions import Action, CollectGiveUp, CollectWake
 from coalloc.collect.methods.events import CollectStarted, Event
 from coalloc.collect.simulation import SimulationRecord, simulate
 from coalloc.planner import Demand, Network
-from tests.benchmarks.collecting.uploads import LOADS, PROBES, measured, weather, world
+from tests.benchmarks.collecting.uploads import LOADS, PROBES, measured, upload_scenario, weather
 
 __all__ = ["DIRECT", "METHODS", "RELAYED", "SENDERS", "SHOWN", "UNEVEN", "Case", "Run", "cases", "run", "storage"]
 
@@ -57,11 +57,11 @@ class Absent(Method):
 
 
 class Case(NamedTuple):
-    """One collect job in a world.
+    """One collect job in a scenario.
 
     :param load: number of background flows
     :param unevenness: unevenness of TCP: see `weather`
-    :param senders: see `world`
+    :param senders: see `upload_scenario`
     :param probes: measurements of each pair
     """
 
@@ -89,17 +89,17 @@ class Run(NamedTuple):
 
 
 def cases(seeds: int) -> list[Case]:
-    """Return all cases of the tables. Cases of one world are adjacent, so that its measurements are cached."""
-    worlds = [(seed, load) for seed in range(1, seeds + 1) for load in LOADS]
+    """Return all cases of the tables. Cases of one scenario are adjacent, so that its measurements are cached."""
+    scenarios = [(seed, load) for seed in range(1, seeds + 1) for load in LOADS]
     plain = [
         Case(method, load, seed, unevenness)
-        for seed, load in worlds
+        for seed, load in scenarios
         for unevenness in ((0.0, UNEVEN) if load in SHOWN else (0.0,))
         for method in (*DIRECT, *RELAYED, *(LOOSE if unevenness else ()))
     ]
     crowded = [
         Case(method, load, seed, senders=senders)
-        for seed, load in worlds
+        for seed, load in scenarios
         if load in (min(SHOWN), max(SHOWN))
         for senders in SENDERS
         for method in ("all-at-once", "path-sync-95")
@@ -109,7 +109,7 @@ def cases(seeds: int) -> list[Case]:
 
 def run(case: Case) -> Run:
     """Carry out a case in virtual time."""
-    here = world(case.seed, case.load, case.senders)
+    here = upload_scenario(case.seed, case.load, case.senders)
     known = measured(here, case.probes)
     record = _carried_out(_made(case, known, here.demand), case)
     if record.outcome != "done":
@@ -124,7 +124,7 @@ def _made(case: Case, network: Network, demand: Demand) -> Method:
 
 
 def _carried_out(method: Method, case: Case) -> SimulationRecord:
-    here = world(case.seed, case.load, case.senders)
+    here = upload_scenario(case.seed, case.load, case.senders)
     return simulate(method, here.underlay, weather(here, 0, case.unevenness), report_every=inf, fast=True)
 
 

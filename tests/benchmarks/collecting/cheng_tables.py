@@ -29,7 +29,7 @@ class Runs:
         return [run for run in found if run]
 
     def ratios(self, method: str, over: str, load: int, unevenness: float = 0.0, senders: int = 0) -> list[float]:
-        """Return, for each world, the makespan of `method` divided by that of `over`."""
+        """Return, for each scenario, the makespan of `method` divided by that of `over`."""
         kind = load, unevenness, senders
         pairs = zip(self.of(method, *kind), self.of(over, *kind), strict=True)
         return [run.seconds / base.seconds for run, base in pairs]

@@ -16,7 +16,7 @@ from coalloc.collect.simulation import simulate
 from coalloc.planner import Demand
 from tests.benchmarks.collecting.cheng import METHODS
 from tests.benchmarks.collecting.results import table
-from tests.benchmarks.collecting.uploads import measured, weather, world
+from tests.benchmarks.collecting.uploads import measured, upload_scenario, weather
 
 __all__ = ["Point", "compared", "points", "table_of"]
 
@@ -51,7 +51,7 @@ def compared(method: str, load: int, part: int = PART) -> Point:
     """
     from tests.benchmarks.collecting.packets import Packets
 
-    here = world(SEED, load)
+    here = upload_scenario(SEED, load)
     demand = Demand(tuple(replace(file, size=file.size // part) for file in here.demand.files))
     name, parameters = METHODS[method]
     known = measured(here, PROBES)

@@ -11,7 +11,7 @@ from typing import Any
 
 from coalloc.collect.simulation import Capacity, Rate, RateShare, Route
 from tests.benchmarks.collecting.transit_stub import ACROSS, BELOW, WITHIN, Edge, TransitStub
-from tests.benchmarks.collecting.uploads import Udp, World
+from tests.benchmarks.collecting.uploads import Udp, UploadScenario
 
 __all__ = ["Packets"]
 
@@ -29,12 +29,12 @@ Pair = tuple[str, str]
 
 
 class Packets:
-    """A world in ns-3. A process can have only one at a time.
+    """A network in ns-3. A process can have only one at a time.
 
     :raises ImportError: when ns-3 is not installed
     """
 
-    def __init__(self, world: World, seed: int) -> None:
+    def __init__(self, scenario: UploadScenario, seed: int) -> None:
         from ns import ns
 
         self._ns: Any = ns
@@ -47,16 +47,16 @@ class Packets:
         }
         for name, value in defaults.items():
             ns.Config.SetDefault(name, value)
-        self._routes = world.underlay.routes
+        self._routes = scenario.underlay.routes
         self._port = PORT
-        self._build(world)
+        self._build(scenario)
         self._streams: dict[str, Any] = {}
         self._sinks: dict[Pair, tuple[Any, int]] = {}
         self._bases: dict[Pair, int] = {}
         self._sizes: dict[Pair, int] = {}
         self._applications: list[Any] = []
-        udp = {each.stream: each for each in world.udp}
-        for stream in world.underlay.streams:
+        udp = {each.stream: each for each in scenario.udp}
+        for stream in scenario.underlay.streams:
             start, end = _ends(stream.route)
             if stream.name in udp:
                 self._on_off(start, end, udp[stream.name])
@@ -65,7 +65,7 @@ class Packets:
                 self._bulk(start, end, self._port, 0)
 
     def close(self) -> None:
-        """Destroy the world, so that the process can create another one."""
+        """Destroy the network, so that the process can create another one."""
         self._ns.Simulator.Destroy()
 
     def has(self, pair: Pair) -> bool:
@@ -100,10 +100,10 @@ class Packets:
         self._ns.Simulator.Run()
         return [pair for pair, size in self._sizes.items() if self.moved(pair) >= size]
 
-    def _build(self, world: World) -> None:
+    def _build(self, scenario: UploadScenario) -> None:
         ns = self._ns
         edges: dict[Edge, float] = {}
-        for name, capacity in world.underlay.capacities.items():
+        for name, capacity in scenario.underlay.capacities.items():
             start, end = name.split(" -> ")
             edges[start, end] = capacity
         graph = TransitStub(edges)
@@ -121,7 +121,7 @@ class Packets:
             if start < end:
                 self._join(start, end, capacity, addresses)
         self._known: set[tuple[str, str]] = set()
-        for route in (*world.underlay.routes.values(), *(stream.route for stream in world.underlay.streams)):
+        for route in (*scenario.underlay.routes.values(), *(stream.route for stream in scenario.underlay.streams)):
             start, end = _ends(route)
             there = graph.route(start, end)
             self._lead(there, self._address[end])

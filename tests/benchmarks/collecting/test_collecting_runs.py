@@ -24,7 +24,7 @@ def collected(method: str, load: int, **options) -> cheng.Run:
     return cheng.run(cheng.Case(method, load, seed=1, probes=1, **options))
 
 
-def test_without_traffic_nobody_is_faster_than_the_destinations_link():
+def test_no_method_is_faster_than_the_link_of_the_destination():
     for method in ("all-at-once", "path-sync-95", "path-delay", "adaptive"):
         run = collected(method, 0)
         assert FLOOR * 0.999 <= run.seconds <= FLOOR * 1.06
@@ -44,7 +44,7 @@ def test_uneven_tcp_costs_barriers_time():
     assert uneven.seconds > even.seconds
 
 
-def test_what_a_host_keeps():
+def test_hosts_store_own_data_until_acknowledged_and_staged_data_in_addition():
     """A host stores its own data until they are acknowledged, and staged data in addition."""
     demand = Demand((File("x", 100, ("a",), ("t",)), File("y", 300, ("b",), ("t",))))
     sent = (
@@ -96,7 +96,7 @@ def test_the_pages_have_a_place_for_each_table():
     assert made["figure 9"] in filled((DOCS / "confluence.md").read_text(), made, "tests.benchmarks.collecting")
 
 
-def test_points_beside_tcp_are_told_over_direct():
+def test_table_shows_makespans_relative_to_direct():
     shown = table_of([Point("all-at-once", 24, 100.0, 120.0), Point("adaptive", 24, 50.0, inf)])
     assert "| 24 | all-at-once | 100 | 120 | 1.20 | 1.00 | 1.00 |" in shown
     assert "| 24 | adaptive | 50 | inf | inf | 2.00 | 0.00 |" in shown

@@ -9,7 +9,7 @@ import pytest
 
 from tests.benchmarks.collecting.sinks import ACCESS, CLOUD, PATHS, STEP, cloud, drift, planetlab
 from tests.benchmarks.collecting.transit_stub import ACROSS, PEERINGS, TransitStub
-from tests.benchmarks.collecting.uploads import DESTINATION, measured, weather, world
+from tests.benchmarks.collecting.uploads import DESTINATION, measured, upload_scenario, weather
 
 
 def test_a_transit_stub_network_has_152_nodes_that_all_reach_each_other():
@@ -25,8 +25,8 @@ def test_a_transit_stub_network_has_152_nodes_that_all_reach_each_other():
         assert set(route) <= graph.edges.keys()
 
 
-def test_bistros_hold_350_mb_and_meet_nobody_in_their_stubs():
-    here = world(3, 120)
+def test_bistros_hold_350_mb_and_share_no_stub_with_traffic():
+    here = upload_scenario(3, 120)
     assert here.demand.size == 350_000_000
     assert len(here.demand.files) == 7
     assert all(25e6 <= file.size <= 75e6 for file in here.demand.files)
@@ -40,7 +40,7 @@ def test_bistros_hold_350_mb_and_meet_nobody_in_their_stubs():
 
 
 def test_traffic_crosses_the_peering_points_one_to_three_and_udp_takes_5_percent():
-    here = world(3, 120)
+    here = upload_scenario(3, 120)
     across = Counter(
         edge for stream in here.underlay.streams for edge in stream.route if edge[0] != edge.split()[-1][0]
     )
@@ -54,21 +54,21 @@ def test_traffic_crosses_the_peering_points_one_to_three_and_udp_takes_5_percent
         assert taken[point] / turns == pytest.approx(0.05 * ACROSS, rel=0.1)
 
 
-def test_more_traffic_only_adds_and_bistros_stay():
-    light, heavy = world(5, 24), world(5, 120)
+def test_more_traffic_changes_neither_demand_nor_routes():
+    light, heavy = upload_scenario(5, 24), upload_scenario(5, 120)
     assert light.demand == heavy.demand
     assert light.underlay.routes == heavy.underlay.routes
 
 
 def test_pairs_are_measured_as_they_are():
-    quiet = measured(world(1, 0), 1)
+    quiet = measured(upload_scenario(1, 0), 1)
     assert {link.capacity for link in quiet.links.values()} == {312_500}
-    busy = measured(world(1, 24), 2)
+    busy = measured(upload_scenario(1, 24), 2)
     into = {key.source: link.capacity for key, link in busy.links.items() if key.sink == DESTINATION}
     assert max(into[host] for host in ("B0", "B1", "B2", "B3")) < 312_500 / 2 < into["A0"]
 
 
-def test_what_planetlab_may_have_been():
+def test_planetlab_topology_has_the_described_size_rates_and_errors():
     topology = planetlab(50, 1)
     assert len(topology.capacities) == 50 * 49
     assert topology.helped() == pytest.approx(1 / 3, abs=0.03)

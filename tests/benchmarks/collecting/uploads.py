@@ -1,6 +1,6 @@
-"""The worlds of Cheng's experiment (section VI): eight bistros (hosts), 350 MB, and background traffic from B to A.
+"""The scenarios of Cheng's experiment (section VI): eight bistros (hosts), 350 MB, and background traffic from B to A.
 
-A seed determines a world's network and files, and a load adds background flows. All methods meet the same traffic.
+A seed determines a scenario's network and files, and a load adds background flows. All methods meet the same traffic.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from coalloc.collect.simulation import Happening, Rate, RateShare, Stream, Under
 from coalloc.planner import Demand, File, Host, Isp, Link, LinkKey, Network
 from tests.benchmarks.collecting.transit_stub import PEERINGS, TransitStub
 
-__all__ = ["DESTINATION", "LOADS", "World", "measured", "weather", "world"]
+__all__ = ["DESTINATION", "LOADS", "UploadScenario", "measured", "upload_scenario", "weather"]
 
 LOADS = (0, 24, 48, 72, 96, 120)
 """Numbers of background flows."""
@@ -60,7 +60,7 @@ class Udp:
 
 
 @dataclass(frozen=True, eq=False)
-class World:
+class UploadScenario:
     """A network with its background traffic, and the files to collect. A bistro has the name of its transit node."""
 
     seed: int
@@ -75,7 +75,7 @@ class World:
 
 
 @cache
-def world(seed: int, load: int, senders: int = 0) -> World:
+def upload_scenario(seed: int, load: int, senders: int = 0) -> UploadScenario:
     """Return a network with eight bistros and their files, and `load` background flows.
 
     :param senders: number of stub domains that send the flows over a peering point; 0 for all
@@ -93,7 +93,7 @@ def world(seed: int, load: int, senders: int = 0) -> World:
     routes = {(a, b): _names(graph.route(bistros[a], bistros[b])) for a, b in permutations(gates, 2)}
     streams, udp = _traffic(graph, homes, load, senders, draw)
     capacities = {f"{start} -> {end}": capacity for (start, end), capacity in graph.edges.items()}
-    return World(seed, Demand(files), Underlay(capacities, routes, streams), udp)
+    return UploadScenario(seed, Demand(files), Underlay(capacities, routes, streams), udp)
 
 
 def _names(route: list[tuple[str, str]]) -> dict[str, float]:
@@ -139,19 +139,21 @@ def _free(graph: TransitStub, homes: dict[str, int], domain: str) -> list[list[s
     return [graph.stub(gate, stub) for gate, home in gates for stub in range(3) if stub != home]
 
 
-def weather(world: World, seed: int, unevenness: float = 0.0) -> Iterator[Happening]:
+def weather(scenario: UploadScenario, seed: int, unevenness: float = 0.0) -> Iterator[Happening]:
     """Yield the changing rates of UDP, and the changing shares of uneven TCP, in order of time and without end.
 
     :param unevenness: standard deviation of the logarithm of a connection's share relative to others
     """
-    sources: list[Iterator[Happening]] = [_rates(udp, Random(f"{world.seed} {seed} {udp.stream}")) for udp in world.udp]
+    sources: list[Iterator[Happening]] = [
+        _rates(udp, Random(f"{scenario.seed} {seed} {udp.stream}")) for udp in scenario.udp
+    ]
     if unevenness:
-        sources.append(_shares(world, unevenness, Random(f"{world.seed} {seed}")))
+        sources.append(_shares(scenario, unevenness, Random(f"{scenario.seed} {seed}")))
     return merge(*sources, key=lambda happening: happening.at)
 
 
-def _shares(world: World, unevenness: float, draw: Random) -> Iterator[RateShare]:
-    names = [*world.underlay.routes, *(stream.name for stream in world.underlay.streams if stream.rate is None)]
+def _shares(scenario: UploadScenario, unevenness: float, draw: Random) -> Iterator[RateShare]:
+    names = [*scenario.underlay.routes, *(stream.name for stream in scenario.underlay.streams if stream.rate is None)]
     for turn in count():
         for name in names:
             yield RateShare(turn * FICKLE, name, exp(draw.gauss(0, unevenness)))
@@ -174,13 +176,14 @@ def _rates(udp: Udp, draw: Random) -> Iterator[Rate]:
 
 
 @cache
-def measured(world: World, probes: int = PROBES) -> Network:
+def measured(scenario: UploadScenario, probes: int = PROBES) -> Network:
     """Return the planner's input. As in the paper, a pair has the mean rate of probes that run with background traffic.
 
     In addition to the paper's model, a host's access link is as fast as its fastest pair, in each direction.
     """
     rates = {
-        pair: int(fmean(_probe(world, *pair, number) for number in range(probes))) for pair in world.underlay.routes
+        pair: int(fmean(_probe(scenario, *pair, number) for number in range(probes)))
+        for pair in scenario.underlay.routes
     }
     hosts = (
         Host(
@@ -192,15 +195,15 @@ def measured(world: World, probes: int = PROBES) -> Network:
                 ),
             ),
         )
-        for host in world.hosts
+        for host in scenario.hosts
     )
     return Network.of(tuple(hosts), tuple(Link(LinkKey(*pair), rate) for pair, rate in rates.items()))
 
 
-def _probe(world: World, source: str, sink: str, number: int) -> float:
+def _probe(scenario: UploadScenario, source: str, sink: str, number: int) -> float:
     demand = Demand((File("probe", PROBE, (source,), (sink,)),))
     blind = Network.of(tuple(map(Host, (source, sink))), ())
     record = simulate(
-        AllAtOnce(blind, demand), world.underlay, weather(world, -1 - number), report_every=inf, fast=True
+        AllAtOnce(blind, demand), scenario.underlay, weather(scenario, -1 - number), report_every=inf, fast=True
     )
     return PROBE / record.seconds

@@ -81,7 +81,7 @@ def test_each_figure_has_a_table_and_a_place_on_the_page():
     assert filled(page, contents(everything(), rounds=2)) == page
 
 
-def test_the_page_tells_how_many_runs_did_not_count():
+def test_page_reports_how_many_runs_did_not_count():
     results = everything()
     fewer = Results(results.real[1:], results.virtual)
     assert contents(results, 2)["runs"] == f"The tables are of 2 rounds, {len(results.real)} runs in all."

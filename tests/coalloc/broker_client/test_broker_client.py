@@ -79,7 +79,7 @@ async def test_expectations_that_are_none(number):
 
 
 @pytest.mark.parametrize("number", NUMBERS)
-async def test_counts_of_what_was_taken_that_are_none(number):
+async def test_invalid_counts_in_an_answer_are_refused(number):
     await refused(f'{{"accepted": {number}}}', lambda access: Broker(access).report([]))
     await refused(f'{{"changed": {number}}}', lambda access: Broker(access).register_all([]))
 
@@ -99,7 +99,7 @@ async def test_documents_that_are_none(body):
         await refused(body, ask)
 
 
-async def test_of_very_many_replicas_the_best_are_taken():
+async def test_best_replicas_are_taken_from_a_very_long_list():
     replicas = [{**REPLICA, "url": f"ftp://h/{rank}", "rank": rank} for rank in reversed(range(1, 3001))]
     async with answering(f"{json.dumps({**LINE, 'replicas': replicas})}\n{END}") as port:
         (found,) = await Broker(BrokerAccess(f"http://127.0.0.1:{port}", None, None)).resolve(["a:b"])
@@ -116,7 +116,7 @@ async def ask(url):
     try:
         await Broker(BrokerAccess(url, None, None)).resolve(["a:b"])
     except CoallocError as error:
-        told(error)
+        print_error(error)
 
 asyncio.run(ask(sys.argv[1]))
 """
@@ -154,5 +154,5 @@ async def lines(reader, writer):
 @pytest.mark.parametrize("serve", [endless, packed, lines])
 async def test_an_answer_without_end_takes_no_memory(serve):
     async with raw_server(serve) as port:
-        said = await limited(ASK, f"http://127.0.0.1:{port}")
-    assert said.startswith("NothingToFetchFrom |"), said
+        output = await limited(ASK, f"http://127.0.0.1:{port}")
+    assert output.startswith("NothingToFetchFrom |"), output

@@ -52,11 +52,11 @@ def stranger(answer: Callable[[BaseHTTPRequestHandler, bytes], bytes | None]) ->
 
     class Stranger(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            said = answer(self, self.rfile.read(int(self.headers.get("Content-Length", 0))))
-            if said is not None:
+            reply = answer(self, self.rfile.read(int(self.headers.get("Content-Length", 0))))
+            if reply is not None:
                 self.send_response(200)
                 self.end_headers()
-                self.wfile.write(said)
+                self.wfile.write(reply)
 
         do_GET = do_POST
 
@@ -88,7 +88,7 @@ NONSENSE = {
 
 
 @pytest.mark.parametrize("what", NONSENSE)
-def test_what_no_broker_would_stream_is_told_as_that(what, tmp_path: Path):
+def test_streams_that_no_broker_sends_are_reported_as_such(what, tmp_path: Path):
     with stranger(lambda *_: NONSENSE[what]) as url:
         result = coget(["watch", NUMBER], tmp_path, COGET_BROKER=url)
     assert (result.returncode, "does not answer as a broker does" in result.stderr) == (3, True), result.stderr
@@ -150,6 +150,6 @@ async def test_the_beginning_of_an_id_has_to_be_of_one_task():
                 await api.cancel(beginning, url)
 
 
-async def test_nobody_there_is_told_at_once():
+async def test_unreachable_broker_is_reported_at_once():
     with pytest.raises(NothingToFetchFrom, match="does not answer"):
         await api.watch(NUMBER, lambda _: None, "http://127.0.0.1:9")

@@ -79,7 +79,7 @@ def run(servers):
     return f"{servers[0].url('run')}/"
 
 
-def test_a_directory_is_collected_and_told(servers, content, home):
+def test_directory_is_collected_and_a_report_printed(servers, content, home):
     result = coget(["collect", run(servers), "--to", "data"], home)
     assert (result.returncode, result.stdout) == (0, ""), result.stderr
     assert {path.name: path.read_bytes() for path in (home / "data").iterdir()} == content
@@ -119,7 +119,7 @@ def test_data_between_two_servers_go_over_the_depot_of_via(start_gridftp, tmp_pa
     assert "servers connect to 127.0.0.3 directly" in result.stderr
 
 
-def test_what_was_measured_is_used_the_next_time(servers, content, home):
+def test_measurements_are_used_by_the_next_run(servers, content, home):
     words = ["collect", run(servers), "--json", "--quiet", "--to"]
     first, second = (json.loads(coget([*words, to], home).stdout) for to in ("one", "two"))
     assert first["direct_seconds"] is None
@@ -152,7 +152,7 @@ def test_an_interruption_leaves_nothing_at_servers(servers, home):
 
 
 @pytest.mark.parametrize(
-    ("words", "status", "said"),
+    ("words", "status", "message"),
     [
         (["{a}run", "--to", "data"], 2, "end it with /"),
         (["{a}run/x", "{a}run/x", "--to", "data"], 2, "would both become x"),
@@ -165,11 +165,11 @@ def test_an_interruption_leaves_nothing_at_servers(servers, home):
         (["{a}run/x", "--to", "data", "--via", "http://x.example/"], 2, "GridFTP"),
     ],
 )
-def test_what_makes_no_sense_is_said(servers, content, home, words, status, said):
+def test_invalid_arguments_are_refused_with_the_reason(servers, content, home, words, status, message):
     base = servers[0].url("").rstrip("/") + "/"
     result = coget(["collect", *(word.format(a=base) for word in words)], home)
     assert result.returncode == status, result.stderr
-    assert said in result.stderr
+    assert message in result.stderr
     assert not (home / "data" / "x").exists()
 
 

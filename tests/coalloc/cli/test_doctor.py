@@ -22,10 +22,10 @@ def test_something_that_must_be_repaired_is_status_1(home):
     assert re.search(r"^history +wrong ", result.stdout, re.M)
 
 
-def test_without_numba_it_says_what_is_slow_and_what_to_do(home, tmp_path):
+def test_missing_numba_is_reported_with_a_remedy(home, tmp_path):
     findings = json.loads(coget(["doctor", "--json"], home, **without("numba", tmp_path)).stdout)["findings"]
-    (said,) = [each for each in findings if each["thing"] == "numba"]
-    assert (said["state"], said["remedy"]) == ("limited", "pip install 'coget[compiled]'")
+    (finding,) = [each for each in findings if each["thing"] == "numba"]
+    assert (finding["state"], finding["remedy"]) == ("limited", "pip install 'coget[compiled]'")
     findings = json.loads(coget(["doctor", "--json"], home).stdout)["findings"]
     assert [each["state"] for each in findings if each["thing"] == "numba"] == ["ok"]
 
@@ -46,7 +46,7 @@ def test_a_server_that_does_not_answer_is_status_3(servers, urls, home):
     assert (alive["ok"], alive["size"], alive["error"]) == (True, len(CONTENT), None)
 
 
-def test_what_to_do_is_said_for_each_server(urls, home):
+def test_failing_server_gets_a_finding_and_a_remedy(urls, home):
     result = coget(["doctor", urls[2]], home)
     assert result.returncode == 3
     assert len(re.findall(r"^127\.0\.0\.4:\d+ ", result.stdout, re.M)) == 2

@@ -31,7 +31,7 @@ def make_proxy(machine: Path, days: int) -> None:
     (machine / "proxy.pem").chmod(0o600)
 
 
-def test_every_finding_that_is_not_well_says_what_to_do():
+def test_every_finding_that_is_not_ok_has_a_remedy():
     findings = checkup()
     assert {"coget", "libraries", "globus-url-copy", "certificate", "authorities", "history", "terminal"} <= {
         finding.thing for finding in findings
@@ -127,7 +127,7 @@ def test_a_history_that_cannot_be_written(machine, monkeypatch):
     assert str(machine / "file") in finding.remedy
 
 
-def test_where_connections_are_counted(monkeypatch):
+def test_connections_finding_reports_the_limit_or_that_it_is_off(monkeypatch):
     (finding,) = found("connections")
     assert finding.state == "ok"
     assert "at most 32 to a server" in finding.detail

@@ -34,10 +34,10 @@ def raiser(error):
 )
 def test_errors_have_the_documented_status(error, status, capsys):
     assert reported(raiser(error), []) == status
-    said = capsys.readouterr()
-    assert said.err.startswith("coget: ")
-    assert "Traceback" not in said.err
-    assert said.out == ""
+    captured = capsys.readouterr()
+    assert captured.err.startswith("coget: ")
+    assert "Traceback" not in captured.err
+    assert captured.out == ""
 
 
 def test_message_and_remedy_follow_each_other_on_lines(capsys):
@@ -64,10 +64,10 @@ def test_an_interruption_seen_by_click_is_130(capsys):
 def test_a_defect_asks_to_be_reported(capsys, monkeypatch):
     monkeypatch.delenv("COGET_DEBUG", raising=False)
     assert reported(raiser(ZeroDivisionError("oh")), []) == 1
-    said = capsys.readouterr().err
-    assert said.startswith("coget: a defect of coget: ZeroDivisionError: oh\n")
-    assert "COGET_DEBUG=1" in said
-    assert "Traceback" not in said
+    stderr = capsys.readouterr().err
+    assert stderr.startswith("coget: a defect of coget: ZeroDivisionError: oh\n")
+    assert "COGET_DEBUG=1" in stderr
+    assert "Traceback" not in stderr
 
 
 def test_a_defect_shows_its_traceback_when_asked(capsys, monkeypatch):

@@ -49,7 +49,7 @@ def test_json(log, home):
 
 
 @pytest.mark.long
-def test_a_long_log_without_numba_is_said_to_take_longer_and_what_to_do(home, tmp_path):
+def test_only_a_long_log_without_numba_gets_an_installation_hint(home, tmp_path):
     """The short form of the tests treats smaller logs as long: a really long one takes 20 s."""
     long, short = effort(20, 1600), effort(10, 100)
     rows = [f"ftp://a.example,{3600 * i},10,{(i % 7 + 1) * 10 * MB}" for i in range(long)]
@@ -64,12 +64,12 @@ def test_a_long_log_without_numba_is_said_to_take_longer_and_what_to_do(home, tm
         assert result.stderr.count("run: pip install 'coget[compiled]'") == hints
 
 
-def test_what_cannot_be_evaluated(log, home, tmp_path):
+def test_missing_and_too_short_logs_are_refused(log, home, tmp_path):
     (tmp_path / "one.csv").write_text("\n".join(log.read_text().splitlines()[:2]))
-    for path, said in (("nowhere", "cannot be read"), ("one.csv", "too little to forecast from: 1 transfers")):
+    for path, message in (("nowhere", "cannot be read"), ("one.csv", "too little to forecast from: 1 transfers")):
         result = coget(["forecast", "evaluate", str(tmp_path / path)], home)
         assert result.returncode == 2
-        assert said in result.stderr
+        assert message in result.stderr
 
 
 def test_an_import_makes_servers_known_once(log, home):
@@ -82,7 +82,7 @@ def test_an_import_makes_servers_known_once(log, home):
     assert coget(["history", "import", "nowhere"], home).returncode == 2
 
 
-def test_an_import_leaves_out_what_is_no_address_and_says_when_there_is_no_history(home, tmp_path):
+def test_import_skips_invalid_addresses_and_fails_if_the_history_is_off(home, tmp_path):
     rows = [f"{source},{i},10,100000000" for i, source in enumerate(["ftp://a:x/", "", "ftp://[::1", "dtn.example"])]
     (tmp_path / "odd.csv").write_text("\n".join(["source,start,seconds,bytes", *rows]))
     result = coget(["history", "import", str(tmp_path / "odd.csv")], home)

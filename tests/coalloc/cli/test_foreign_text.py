@@ -56,17 +56,17 @@ DONE = {**TASK, "status": "SUCCEEDED", "error": None}
 ERROR = {"error": {"code": WORDS, "message": WORDS, "remedy": WORDS}}
 
 
-def check(said: bytes) -> None:
+def check(output: bytes) -> None:
     """Check that no terminal sequence came from outside, and no character that hides or reorders text."""
-    text = said.decode()
+    text = output.decode()
     assert not re.search(r"<\x1b|\x1b\]", text)
     assert [char for char in set(OWN.sub("", text)) if not char.isprintable()] == []
 
 
 def run(home: Path, *words: str, **environment: str) -> tuple[int, str]:
     """Run coget at a terminal with and without redrawing; return its status and what the terminals showed."""
-    status, said = at_terminal([COGET, *words], home, **environment)
-    check(said)
+    status, output = at_terminal([COGET, *words], home, **environment)
+    check(output)
     dumb, plain = at_terminal([COGET, *words], home, TERM="dumb", COLUMNS="9999", **environment)
     check(plain)
     assert not re.search(rb"^coget: done|^ *run: sh", plain, re.MULTILINE)  # forged lines
@@ -89,9 +89,9 @@ class Broker(BaseHTTPRequestHandler):
 
     def _answer(self) -> None:
         path = self.path.partition("?")[0].removeprefix("/broker/v1/")
-        said = self.answers.get(path)
-        body = said if isinstance(said, bytes) else json.dumps(ERROR if said is None else said).encode()
-        self.send_response_only(self.status if said is None else 200, "no\x1b[41m")
+        answer = self.answers.get(path)
+        body = answer if isinstance(answer, bytes) else json.dumps(ERROR if answer is None else answer).encode()
+        self.send_response_only(self.status if answer is None else 200, "no\x1b[41m")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
@@ -150,9 +150,9 @@ def test_a_brokers_words(broker, tmp_path, words, path, answer, status):
 def test_a_brokers_refusals(broker, tmp_path, status):
     url, handler = broker
     handler.status = status
-    ended, said = run(tmp_path, "search", COGET_BROKER=url)
+    ended, output = run(tmp_path, "search", COGET_BROKER=url)
     assert ended in (2, 3, 7)
-    assert "\\x1b" in said or status == 302
+    assert "\\x1b" in output or status == 302
 
 
 def test_a_submitted_tasks_id(broker, tmp_path):
@@ -162,15 +162,15 @@ def test_a_submitted_tasks_id(broker, tmp_path):
         "collections": {"collections": [{"id": "1", "name": "a", **each}, {"id": "2", "name": "b", **each}]},
         "tasks": {"id": WORDS, "new": True},
     }
-    status, said = run(tmp_path, "submit", "a:/x", "b:/y", COGET_BROKER=url)
-    assert (status, said.count("\n")) == (0, 1)
+    status, output = run(tmp_path, "submit", "a:/x", "b:/y", COGET_BROKER=url)
+    assert (status, output.count("\n")) == (0, 1)
 
 
 def test_json_stays_json(broker, tmp_path):
     url, handler = broker
     handler.answers["tasks"] = {"tasks": [RUNNING], "next": None}
-    _, said = run(tmp_path, "tasks", "--json", COGET_BROKER=url)
-    assert json.loads(said)[0]["label"] == WORDS
+    _, output = run(tmp_path, "tasks", "--json", COGET_BROKER=url)
+    assert json.loads(output)[0]["label"] == WORDS
 
 
 def test_a_warning_of_the_outbox(broker, tmp_path):

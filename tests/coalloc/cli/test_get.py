@@ -15,7 +15,7 @@ from tests.support.coget import CONTENT, NAME, REPORT_KEYS, SOURCE_KEYS, coget, 
 from tests.support.waiting import PATIENCE
 
 
-def test_the_short_form_fetches_and_tells(urls, home):
+def test_short_form_fetches_and_prints_a_report(urls, home):
     result = coget(urls[:2], home)
     assert (result.returncode, result.stdout) == (0, "")
     assert (home / NAME).read_bytes() == CONTENT
@@ -49,7 +49,7 @@ def test_a_source_without_the_file_is_named(urls, home):
     assert third["error"].partition(": ")[2] in result.stderr
 
 
-def test_nothing_to_fetch_from_is_status_3(urls, home):
+def test_missing_sources_give_status_3(urls, home):
     result = coget(["--json", "--quiet", urls[2]], home)
     assert result.returncode == 3
     error = json.loads(result.stdout)["error"]
@@ -73,17 +73,17 @@ def test_passwords_are_never_shown(servers, urls, home):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interruption_is_clean_and_says_how_to_go_on(servers, urls, home, number):
+def test_interruption_ends_cleanly_with_a_hint_how_to_continue(servers, urls, home, number):
     servers[0].pause()
     with coget_process([urls[0]], home) as process:
         try:
             assert "connecting" in process.stderr.readline()
             process.send_signal(number)
-            _, said = process.communicate(timeout=PATIENCE)
+            _, stderr = process.communicate(timeout=PATIENCE)
         finally:
             process.kill()
     assert process.returncode == 130
-    assert said == "coget: interrupted\n  run the same command again: it keeps the data that have arrived\n"
+    assert stderr == "coget: interrupted\n  run the same command again: it keeps the data that have arrived\n"
 
 
 def test_on_a_terminal_the_report_stands_alone(urls, home):
@@ -92,16 +92,16 @@ def test_on_a_terminal_the_report_stands_alone(urls, home):
     environment = {**os.environ, "HOME": str(home), "TERM": "xterm", "COLUMNS": "80", "LINES": "24"}
     with subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave, cwd=home, env=environment) as process:
         os.close(slave)
-        said = b""
+        output = b""
         try:
             while chunk := os.read(master, 65536):
-                said += chunk
+                output += chunk
         except OSError:  # EIO: the other side is closed
             pass
         finally:
             process.wait()
             os.close(master)
     assert process.returncode == 0
-    shown, _, left = said.decode().rpartition("\x1b[?25h")
+    shown, _, left = output.decode().rpartition("\x1b[?25h")
     assert "fetching" in shown or "verifying" in shown or "done" in shown
     assert left.count("127.0.0.") == 2

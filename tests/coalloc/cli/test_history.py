@@ -18,7 +18,7 @@ def test_each_source_has_a_line_with_its_failures(urls, home):
     assert failures == {"ftp://127.0.0.2": "0", "ftp://127.0.0.3": "0", "ftp://127.0.0.4": "1"}
 
 
-def test_an_import_says_what_it_brought_as_json_too(home):
+def test_import_prints_its_result_as_json(home):
     (home / "log.csv").write_text("source,start,bytes,seconds\nftp://a.example,1700000000,10000000,1\n")
     for words in (["history", "import", "--json", "log.csv"], ["history", "--json", "import", "log.csv"]):
         (learned,) = json.loads(coget(words, home).stdout)["logs"]

@@ -30,7 +30,7 @@ def run(program):
     return done.stdout.split()
 
 
-def test_they_are_loaded_at_their_first_use():
+def test_late_modules_are_loaded_at_their_first_use():
     program = """
 print(*sorted(late()))
 import ssl, asyncio.sslproto

@@ -26,15 +26,15 @@ def test_help_lists_every_command_and_exit_status(tmp_path):
 @pytest.mark.parametrize("command", COMMANDS)
 def test_each_command_teaches_by_example(command, capsys):
     assert invoke([command, "--help"]) == 0
-    said = capsys.readouterr().out
-    assert f"coget {command}" in said.partition("\n\n")[2]
+    output = capsys.readouterr().out
+    assert f"coget {command}" in output.partition("\n\n")[2]
 
 
 def test_without_words_the_help_is_a_usage_error(capsys):
     assert invoke([]) == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert "Usage: coget" in said.err
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "Usage: coget" in captured.err
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_without_words_the_help_is_a_usage_error(capsys):
         (["get", "get"], "get", ("get",)),
     ],
 )
-def test_the_first_word_is_a_command_or_get_is_meant(words, command, sources):
+def test_get_is_run_unless_the_first_word_is_a_command(words, command, sources):
     with coget.make_context("coget", list(words)) as ctx:
         name, found, rest = coget.resolve_command(ctx, [*ctx._protected_args, *ctx.args])
         assert name == command
@@ -75,7 +75,7 @@ def test_the_choices_are_those_of_the_api():
         (["completion", "tcsh"], "tcsh"),
     ],
 )
-def test_what_makes_no_sense_is_named(words, named, capsys):
+def test_usage_errors_name_the_argument_and_have_a_remedy(words, named, capsys):
     assert invoke(words) == 2
     message, remedy = capsys.readouterr().err.splitlines()
     assert message.startswith("coget: ")
@@ -85,9 +85,9 @@ def test_what_makes_no_sense_is_named(words, named, capsys):
 
 def test_usage_errors_are_documents_too(capsys):
     assert invoke(["get", "--json"]) == 2
-    said = capsys.readouterr()
-    assert json.loads(said.out)["error"]["code"] == "usage"
-    assert said.err.startswith("coget: Missing argument")
+    captured = capsys.readouterr()
+    assert json.loads(captured.out)["error"]["code"] == "usage"
+    assert captured.err.startswith("coget: Missing argument")
 
 
 def test_bash_completes_the_short_form(tmp_path):

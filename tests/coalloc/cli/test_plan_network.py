@@ -22,7 +22,7 @@ def network(home):
     return home / "net.yaml"
 
 
-def test_the_plan_is_told_as_the_paper_shows_it(network, home):
+def test_plan_is_printed_as_the_docs_show_it(network, home):
     result = coget(["plan", "--network", "net.yaml"], home)
     assert result.returncode == 0, result.stderr
     shown = textwrap.dedent(PAPER.read_text().partition("The answer:\n\n")[2].partition("\n\nIn the picture")[0])
@@ -47,7 +47,7 @@ def test_a_picture_has_hosts_rates_and_the_sentence(network, home):
     result = coget(["plan", "--network", "net.yaml", "--picture", "plan.svg"], home)
     assert result.returncode == 0, result.stderr
     texts = " ".join(ElementTree.parse(home / "plan.svg").getroot().itertext())
-    for said in (
+    for text in (
         "cern",
         "lyon",
         "kit",
@@ -57,7 +57,7 @@ def test_a_picture_has_hosts_rates_and_the_sentence(network, home):
         "run1.root",
         "137.9 s at least",
     ):
-        assert said in texts
+        assert text in texts
     again = (home / "plan.svg").read_bytes()
     coget(["plan", "--network", "net.yaml", "--picture", "plan.svg"], home)
     assert (home / "plan.svg").read_bytes() == again
@@ -77,7 +77,7 @@ def test_a_method_carries_it_out_in_virtual_time(network, home):
     )
 
 
-def test_a_deadline_that_cannot_be_kept_is_told(network, home):
+def test_impossible_deadline_is_reported_with_file_and_time(network, home):
     text = network.read_text()
     network.write_text(text.replace("{size: 2 GB, at: [cern, kit],", "{size: 5 GB, deadline: 60 s, at: [cern, kit],"))
     result = coget(["plan", "--network", "net.yaml"], home)
@@ -95,7 +95,7 @@ def test_links_that_were_measured_need_not_be_written(servers, home):
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         ([], "name a SOURCE, or --network"),
         (["--network", "net.yaml", "ftp://a.example/x"], "name a SOURCE, or --network"),
@@ -106,9 +106,9 @@ def test_links_that_were_measured_need_not_be_written(servers, home):
         (["--picture", "plan.svg", "ftp://a.example/x"], "--picture makes no sense"),
     ],
 )
-def test_what_makes_no_sense(network, home, words, said):
+def test_invalid_arguments_are_refused_with_the_reason(network, home, words, message):
     result = coget(["plan", *words], home)
-    assert (result.returncode, said in result.stderr) == (2, True), result.stderr
+    assert (result.returncode, message in result.stderr) == (2, True), result.stderr
 
 
 def test_a_file_without_a_demand_or_that_is_no_text(home):
@@ -122,7 +122,7 @@ def test_a_file_without_a_demand_or_that_is_no_text(home):
     ("module", "extra", "words"),
     [("yaml", "planner", []), ("numpy", "planner", []), ("matplotlib", "plots", ["--picture", "plan.svg"])],
 )
-def test_what_is_not_installed_is_told_with_its_extra(network, home, tmp_path, module, extra, words):
+def test_missing_library_is_reported_with_its_extra(network, home, tmp_path, module, extra, words):
     result = coget(["plan", "--network", "net.yaml", *words], home, **without(module, tmp_path))
     assert result.returncode == 2
     assert f"pip install 'coget[{extra}]'" in result.stderr

@@ -36,7 +36,7 @@ def plant_fifos(folder, secret):
 
 @as_root
 @pytest.mark.parametrize("plant", [plant_link, plant_broken_journal, plant_data, plant_fifos])
-def test_what_was_planted_is_refused_with_a_remedy(urls, home, tmp_path, plant):
+def test_planted_files_are_refused_with_a_remedy(urls, home, tmp_path, plant):
     (tmp_path / "mine").mkdir()
     secret = tmp_path / "mine" / "data"
     secret.write_bytes(b"secret")

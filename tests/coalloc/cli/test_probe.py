@@ -51,7 +51,7 @@ def test_the_network_can_be_had_as_yaml_and_as_json(servers, roots, home):
     assert document["network"].keys() == {"hosts", "links"}
 
 
-def test_nothing_measured_is_status_5(servers, roots, home):
+def test_probe_without_measurements_gives_status_5(servers, roots, home):
     for server in servers[:2]:
         server.kill()
     result = coget(["probe", *roots[:2]], home)
@@ -60,11 +60,11 @@ def test_nothing_measured_is_status_5(servers, roots, home):
 
 
 @pytest.mark.parametrize("words", [["--bytes", "much"], ["--seconds", "0"], ["--peers", "0"], ["ftp://a.example/y"]])
-def test_what_makes_no_sense_is_a_usage_error(home, words):
+def test_invalid_arguments_are_usage_errors(home, words):
     assert coget(["probe", *words, "ftp://a.example/x"], home).returncode == 2
 
 
-def test_a_broker_is_told(roots, home, tmp_path):
+def test_measurements_are_reported_to_a_broker(roots, home, tmp_path):
     with broker_in(tmp_path) as broker:
         client = broker.client()
         client.put("/broker/v1/sites/LAB", json={"name": "LAB"})
@@ -73,6 +73,6 @@ def test_a_broker_is_told(roots, home, tmp_path):
         assert client.put("/broker/v1/endpoints/two", json=endpoint).status_code == 200
         environment = {"COGET_BROKER": broker.url, "COGET_BROKER_TOKEN": broker.token, **patient(tmp_path)}
         assert coget(["probe", *BRIEFLY, "--blast", *roots[:2]], home, **environment).returncode == 0
-        told = client.get("/broker/v1/transfers").json()["transfers"]
+        stored = client.get("/broker/v1/transfers").json()["transfers"]
     one, two = ("/".join(root.split("/")[:3]) for root in roots[:2])
-    assert sorted((each["source"], each["sink"]) for each in told) == sorted([(one, "LAB"), (two, one)])
+    assert sorted((each["source"], each["sink"]) for each in stored) == sorted([(one, "LAB"), (two, one)])

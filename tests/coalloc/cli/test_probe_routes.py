@@ -76,7 +76,7 @@ def test_a_route_that_fails_is_named(urls, two, home):
     assert "failed" in failed
 
 
-def test_nothing_measured_is_status_5(servers, two, home):
+def test_probe_without_measurements_gives_status_5(servers, two, home):
     url = servers[0].url("file")
     servers[0].kill()
     result = coget(["probe", "--via", str(two[0].place), url], home)

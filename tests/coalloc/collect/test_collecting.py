@@ -110,7 +110,7 @@ async def test_files_and_directories_are_collected(servers, sink, content, place
         assert all(label(servers[2]) in (pair.source, pair.sink) for pair in report.pairs)
 
 
-async def test_what_is_there_is_left_alone(servers, content, place):
+async def test_files_at_the_destination_are_not_collected_again(servers, content, place):
     to, folder = place
     await collect(servers, to, "all-at-once")
     (folder / "large.a").write_bytes(b"x" * len(content["large.a"]))
@@ -375,7 +375,7 @@ async def test_replicas_of_a_metalink_are_one_file(servers, content, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("words", "error", "said"),
+    ("words", "error", "message"),
     [
         (("{a}/one.a", "{b}/run/deep/one", "{a}/one.a"), UsageError, "would both become one.a"),
         (("http://a.example/x",), UsageError, "no file at a GridFTP server"),
@@ -385,10 +385,10 @@ async def test_replicas_of_a_metalink_are_one_file(servers, content, tmp_path):
         ((), UsageError, "no source was given"),
     ],
 )
-async def test_what_makes_no_sense_is_said(servers, content, tmp_path, words, error, said):
+async def test_invalid_requests_are_refused_with_the_reason(servers, content, tmp_path, words, error, message):
     (servers[1].root / "none").mkdir()
     names = {"a": servers[0].url("").rstrip("/"), "b": servers[1].url("").rstrip("/")}
-    with pytest.raises(error, match=said) as raised:
+    with pytest.raises(error, match=message) as raised:
         await api.collect(api.CollectRequest(tuple(word.format(**names) for word in words), str(tmp_path / "out")))
     assert raised.value.remedy
 
@@ -398,7 +398,7 @@ async def test_a_method_that_is_unknown(servers, content, tmp_path):
         await collect(servers, str(tmp_path / "out"), "magic")
 
 
-async def test_nobody_is_there(servers, content, tmp_path):
+async def test_dead_server_fails_the_collection(servers, content, tmp_path):
     servers[1].kill()
     with pytest.raises(CoallocError):
         await collect(servers, str(tmp_path / "out"), "all-at-once")

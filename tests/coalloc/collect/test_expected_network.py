@@ -32,13 +32,13 @@ def test_hosts_are_called_by_their_servers_and_the_one_without_is_here():
     assert found.urls == {A: URLS["a"], B: URLS["b"]}
 
 
-def test_of_several_without_a_server_one_has_to_be_called_here():
+def test_scenario_with_several_hosts_without_a_server_needs_one_named_here():
     with pytest.raises(UsageError, match="desk and lab"):
         labelled(scenario("lab"))
     assert set(labelled(scenario(HERE)).network.hosts) == {A, B, HERE}
 
 
-def test_where_nothing_is_known_all_are_alike_and_relays_do_not_pay():
+def test_unknown_links_are_assumed_equal_and_the_destination_does_not_relay():
     network = guessed(Network({}, {}), [A, B], HERE, complete=False)
     assert set(network.hosts) == {A, B, HERE}
     assert {link.capacity for link in network.links.values()} == {UNKNOWN}
@@ -66,7 +66,7 @@ def test_a_network_of_the_users_has_no_link_that_it_does_not_name_but_to_the_des
     assert network.hosts[A].isps == ()
 
 
-def test_what_is_known_of_each_file():
+def test_network_is_known_if_each_file_has_a_measured_link():
     known = inward({A: Estimate(rate=40.0)})
     assert is_known(known, Demand((File("x", 1, (A, B), (HERE,)),)))
     assert not is_known(known, Demand((File("x", 1, (B,), (HERE,)),)))

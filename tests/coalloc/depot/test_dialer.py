@@ -73,8 +73,10 @@ async def test_a_route_that_fails_is_left_alone_for_a_while(server, unused, capl
         for _ in range(3):
             with await dialer.dial("127.0.0.1", port(server), PATIENCE) as sock:
                 assert sock.getpeername() == ("127.0.0.1", port(server))
-    (said,) = caplog.messages
-    assert said == f"depot 127.0.0.1:{unused} refused the connection; connecting to 127.0.0.1:{port(server)} directly"
+    (message,) = caplog.messages
+    assert (
+        message == f"depot 127.0.0.1:{unused} refused the connection; connecting to 127.0.0.1:{port(server)} directly"
+    )
 
 
 @pytest.fixture
@@ -112,7 +114,7 @@ async def test_a_slow_route_is_taken_if_the_direct_way_fails(two, monkeypatch):
         sock.close()
 
 
-async def test_if_neither_way_leads_there_the_direct_error_is_raised(two, unused):
+async def test_direct_error_is_raised_if_both_routes_fail(two, unused):
     with pytest.raises(Unreachable, match=f"127.0.0.1:{unused} refused the connection"):
         await over(two[0].place).dial("127.0.0.1", unused, PATIENCE)
 

@@ -75,7 +75,7 @@ def test_many_snapshots_are_few_pictures(terminal):
     assert 10 <= pictures <= 26
 
 
-def test_what_was_not_finished_stays_on_the_screen(terminal):
+def test_unfinished_bars_stay_on_the_screen(terminal):
     bars = Bars(terminal)
     bars.show(snapshot(0.5, 1.0))
     bars.show(snapshot(0.6, 1.1))
@@ -116,22 +116,22 @@ def test_on_a_real_terminal_the_report_takes_the_place_of_the_bars():
     with subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave, env=environment) as process:
         os.close(slave)
         try:
-            said = read_all(master)
+            output = read_all(master)
             assert process.wait() == 0
         finally:
             process.kill()
             os.close(master)
-    assert max(len(line) for line in re.split(r"[\r\n]+", ESCAPE.sub("", said))) <= WIDTH
-    assert said.count(HIDE_CURSOR) == said.count(SHOW_CURSOR) == 1
-    left = ESCAPE.sub("", said.rpartition(SHOW_CURSOR)[2])
+    assert max(len(line) for line in re.split(r"[\r\n]+", ESCAPE.sub("", output))) <= WIDTH
+    assert output.count(HIDE_CURSOR) == output.count(SHOW_CURSOR) == 1
+    left = ESCAPE.sub("", output.rpartition(SHOW_CURSOR)[2])
     assert report().output in left
     assert left.count("MB/s") == 1 + 15
     assert "fetching" not in left
 
 
 def read_all(master):
-    said = b""
+    output = b""
     with contextlib.suppress(OSError):  # EIO: the other side is closed
         while chunk := os.read(master, 65536):
-            said += chunk
-    return said.decode()
+            output += chunk
+    return output.decode()

@@ -28,7 +28,7 @@ def test_the_summary_names_file_time_rate_and_what_each_source_gave():
     assert lines[7] == "se01.example:2811: no such file"
 
 
-def test_resumed_bytes_are_told():
+def test_headline_shows_resumed_bytes():
     assert headline(report(resumed_bytes=5_000_000_000, duplicate_bytes=0)).endswith("; 5.00 GB were already here")
 
 
@@ -42,7 +42,7 @@ def test_resumed_bytes_are_told():
         (SUM, "given", "verified: adler32 0a1b2c3d"),
     ],
 )
-def test_verification_says_what_was_compared(checksum, basis, words):
+def test_verification_line_names_the_basis_and_the_checksum(checksum, basis, words):
     assert verification(report(checksum=checksum, basis=basis)) == words
 
 

@@ -62,7 +62,7 @@ def test_the_picture_of_a_task():
         ({"waits": "\x1b]0;title"}, r"\x1b]0;title"),
     ],
 )
-def test_what_else_there_is_to_say(change, says):
+def test_picture_shows_exceptions_waits_and_escaped_labels(change, says):
     lines = picture(HALF._replace(**change))
     assert says in lines
     assert all(len(line) <= 80 for line in lines)
@@ -75,13 +75,13 @@ def test_lines_are_few_and_each_is_news():
         count = tenth * 100_000_000
         lines.show(HALF._replace(done_bytes=count, seconds=10 + tenth / 10, waits="its turn" if tenth > 90 else ""))
     lines.show(DONE)
-    said = out.getvalue().splitlines()
-    assert 8 < len(said) < 16
-    assert said.count("all of run 1: its turn") == 1
-    assert said[-1] == "all of run 1: done, 2,000 of 2,000 files, 10.0 GB of 10.0 GB"
+    shown = out.getvalue().splitlines()
+    assert 8 < len(shown) < 16
+    assert shown.count("all of run 1: its turn") == 1
+    assert shown[-1] == "all of run 1: done, 2,000 of 2,000 files, 10.0 GB of 10.0 GB"
 
 
-def test_what_is_done_is_said_in_one_line():
+def test_finished_task_is_summarised_in_one_line():
     assert summary(DONE) == "all of run 1: 2,000 files, 10.0 GB in 20 s, 500 MB/s"
     deleted = DONE._replace(kind="delete", done_bytes=0, size=0, rate=0.0)
     assert summary(deleted).startswith("all of run 1: 2,000 files deleted in 20 s")

@@ -14,7 +14,7 @@ def shown(snapshots):
     return out.getvalue().splitlines()
 
 
-def test_a_transfer_is_told_in_a_few_lines():
+def test_transfer_is_shown_in_a_few_lines():
     lines = shown(stream(seconds=80))
     assert lines[0] == "file.root: connecting"
     assert lines[1].startswith("se01.example:2811: no such file (dropped)")
@@ -28,12 +28,12 @@ def test_a_fast_transfer_does_not_flood():
     assert len(shown(stream(seconds=0.5))) == 5
 
 
-def test_a_stalled_transfer_still_says_so():
+def test_stalled_transfer_continues_to_print_lines():
     lines = shown(snapshot(0.5, seconds, rate=0.0, eta_seconds=None) for seconds in range(21))
-    told = [line for line in lines if line.startswith("file.root")]
-    assert told == ["file.root: 50 %, 5.00 GB of 10.0 GB, 0 kB/s"] * 5
+    progress = [line for line in lines if line.startswith("file.root")]
+    assert progress == ["file.root: 50 %, 5.00 GB of 10.0 GB, 0 kB/s"] * 5
 
 
-def test_a_new_trouble_of_a_source_is_told_once():
+def test_error_of_a_source_is_shown_once():
     lines = shown(snapshot(0.5, seconds / 10) for seconds in range(9))
     assert sum("no such file" in line for line in lines) == 1

@@ -15,7 +15,7 @@ def agreement():
     return Agreement(ReplicaSet("x", (Replica(A), Replica(B))))
 
 
-def test_the_first_answer_says_what_the_file_is(agreement):
+def test_first_answer_defines_size_and_digests(agreement):
     agreement.check(1, Stat(7, "tag", (MD5,)))
     agreement.check(0, Stat(7, "other tag"))
     assert (agreement.size, agreement.digests, agreement.stated_by(MD5)) == (7, [MD5], {1})
@@ -29,7 +29,7 @@ def test_two_servers_that_contradict_each_other_stop_everything(agreement, stat)
 
 
 @pytest.mark.parametrize("stat", [Stat(8), Stat(7, checksums=(OTHER,))])
-def test_whoever_contradicts_the_metalink_is_left_out(stat):
+def test_replica_that_contradicts_the_metalink_is_refused(stat):
     agreement = Agreement(ReplicaSet("x", (Replica(A), Replica(B)), size=7, checksums=(MD5,)))
     with pytest.raises(ReplicaChanged, match=A):
         agreement.check(0, stat)

@@ -27,24 +27,24 @@ def test_bounds_of_one_source_are_those_of_its_rate():
     assert high == pytest.approx(0.5 + SIZE / 50e6, rel=0.05)
 
 
-def test_who_rebalances_is_surer_than_who_waits_for_the_slowest():
+def test_adaptive_plan_has_a_tighter_upper_bound_than_a_fixed_one():
     sources = [(20e6, 80e6, 160e6)] * 4
     fixed, moving = _plan("history", *sources).bounds, _plan("adaptive", *sources).bounds
     assert moving[1] < fixed[1]
 
 
 @given(st.lists(QUANTILES, min_size=1, max_size=4), st.sampled_from(["single", "brute", "history", "adaptive"]))
-def test_a_plan_says_what_is_likely_on_both_sides(sources, strategy):
+def test_plan_has_a_lower_and_an_upper_bound(sources, strategy):
     low, high = _plan(strategy, *sources).bounds
     assert 0 < low < high
 
 
 @pytest.mark.parametrize("strategy", ["adaptive", "history"])
-def test_what_is_expected_lies_within_what_is_likely_also_where_set_ups_differ(strategy):
+def test_expected_duration_lies_within_its_bounds_despite_unequal_setup_times(strategy):
     plan = _plan(strategy, *[(90e6, 100e6, 110e6)] * 4, setups=[0.1, 3.0, 3.0, 3.0])
     assert plan.bounds[0] < plan.seconds < plan.bounds[1]
 
 
-def test_who_knows_nothing_claims_nothing():
+def test_plan_without_forecasts_has_no_duration():
     assert _plan("adaptive", None, None).bounds is None
     assert _plan("adaptive", None, None).seconds is None

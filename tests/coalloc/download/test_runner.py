@@ -149,7 +149,7 @@ FETCHED = [Connect(0)], [], [Fetch(1, 0, 0, 10)], []
 """Answers to `Started`, `Ready`, the next tick and `Received`; the next one is to `Finished`."""
 
 
-def test_a_source_that_is_let_go_while_it_connects_says_nothing():
+def test_source_closed_while_it_connects_gives_no_events():
     source = Counting(Behaviour(connect_seconds=1.0))
     assert play(source, [Connect(0), Close(0)]) == ([Started(0.0)], {})
     assert source.closed
@@ -182,7 +182,7 @@ def test_a_source_that_goes_to_rest_is_asked_for_changes_then_and_not_at_the_end
     assert (source.rechecked, source.rested, errors) == (1, 1, {})
 
 
-def test_one_that_is_wanted_again_at_once_is_not_asked_before_it_connects():
+def test_source_wanted_again_at_once_reconnects_before_any_recheck():
     source = Counting()
     events, errors = play(source, *FETCHED, [Close(0, temporary=True), Connect(0)], [], [Fetch(2, 0, 0, 10)])
     assert kinds(events) == [Started, Ready, Received, Finished, Ready, Received, Finished]
@@ -190,7 +190,7 @@ def test_one_that_is_wanted_again_at_once_is_not_asked_before_it_connects():
     assert (source.rechecked, source.rested, source.opened, errors) == (1, 1, 2, {})
 
 
-def test_what_changed_before_a_source_went_to_rest_is_known_at_the_end():
+def test_change_before_a_source_rests_is_found_at_the_end():
     source = Counting(Behaviour(becomes=((0.1, bytes(9)),)))
     _, errors = play(source, *FETCHED, [Close(0, temporary=True)])
     assert isinstance(errors[0], ReplicaChanged)

@@ -183,6 +183,6 @@ async def test_a_sink_that_is_full(sources, start_gridftp, tmp_path, content):
         assert names(small) == []
 
 
-async def test_nobody_has_it(sources, sink):
+async def test_missing_file_at_every_source_is_an_error(sources, sink):
     with pytest.raises(NothingToFetchFrom):
         await copy(sources, sink)

@@ -36,11 +36,11 @@ def held(rtt, *steps, buffer=200_000, **bounds):
     [(None, 0.03), (0.001, 0.03), (0.06, 0.06), (0.5, 0.1)],
     ids=["unknown", "near", "far", "farther"],
 )
-def test_what_comes_in_a_moment_is_gathered(rtt, seconds):
+def test_bytes_of_a_short_period_are_gathered_into_one_read(rtt, seconds):
     assert held(rtt, (1.0, 1_000_000, PLENTY)) == [int(1_000_000 * seconds)]
 
 
-def test_a_shorter_moment_for_who_is_near():
+def test_near_server_has_a_shorter_gathering_period():
     assert held(0.001, (1.0, 1_000_000, PLENTY), least=0.01) == [10_000]
     assert held(0.06, (1.0, 1_000_000, PLENTY), least=0.01) == [60_000]
 

@@ -62,8 +62,8 @@ async def endless_preliminaries(writer, _):
 @pytest.mark.parametrize("answer", [endless_line, endless_lines, endless_preliminaries])
 async def test_a_reply_without_end_takes_no_memory(verb, answer):
     async with ftp_server(**{verb: answer}) as url:
-        said = await limited("asyncio.run(fetched(sys.argv[1]))", url)
-    kind, message, remedy = said.split("|")
+        output = await limited("asyncio.run(fetched(sys.argv[1]))", url)
+    kind, message, remedy = output.split("|")
     assert kind.strip() in ("LimitExceeded", "NotThatProtocol")
     assert url.split("/")[2] in message
     assert "more than" in message or "the server said" in message
@@ -138,15 +138,15 @@ async def test_dates_that_are_none(date):
 
 @pytest.mark.parametrize("tag", [b'"\xff\xfe"', b'"\xc3\xa9"', b"\xe9", b'W/"\x80"'])
 @pytest.mark.parametrize("name", [b"ETag", b"Last-Modified"])
-async def test_versions_that_cannot_be_said_back(name, tag):
+async def test_validators_that_are_not_ascii_do_not_prevent_a_fetch(name, tag):
     async def serve(reader, writer):
-        said = b"Accept-Ranges: bytes\r\n" + name + b": " + tag + b"\r\n"
+        headers = b"Accept-Ranges: bytes\r\n" + name + b": " + tag + b"\r\n"
         while (request := await reader.read(65536)).endswith(b"\r\n\r\n"):
             if request.startswith(b"HEAD"):
-                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n" + said + b"\r\n")
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n" + headers + b"\r\n")
             else:
                 there = b"Content-Length: 4\r\nContent-Range: bytes 0-3/4\r\n"
-                writer.write(b"HTTP/1.1 206 Part\r\n" + there + said + b"\r\nfour")
+                writer.write(b"HTTP/1.1 206 Part\r\n" + there + headers + b"\r\nfour")
 
     async with (
         raw_server(serve) as port,
@@ -198,8 +198,8 @@ async def chunk_size_without_end(reader, writer):
 @pytest.mark.parametrize("serve", [headers_without_end, body_without_end, trailers_without_end, chunk_size_without_end])
 async def test_an_http_answer_without_end_takes_no_memory(serve):
     async with raw_server(serve) as port:
-        said = await limited("asyncio.run(fetched(sys.argv[1]))", f"http://127.0.0.1:{port}/file")
-    _, message, remedy = said.split("|")
+        output = await limited("asyncio.run(fetched(sys.argv[1]))", f"http://127.0.0.1:{port}/file")
+    _, message, remedy = output.split("|")
     assert str(port) in message
     assert remedy.strip()
 
@@ -210,7 +210,7 @@ async def opened(url):
     try:
         await source.open()
     except CoallocError as error:
-        told(error)
+        print_error(error)
     finally:
         await source.close()
 
@@ -229,8 +229,8 @@ async def test_early_answers_without_end_take_no_longer_than_one_that_never_come
             await asyncio.sleep(0.01)
 
     async with raw_server(serve) as port:
-        said = await limited(OPENED, f"http://127.0.0.1:{port}/file", seconds=20)
-    assert said.startswith("Stalled |"), said
+        output = await limited(OPENED, f"http://127.0.0.1:{port}/file", seconds=20)
+    assert output.startswith("Stalled |"), output
 
 
 # Blocks of MODE E
@@ -315,7 +315,7 @@ async def fetched_in_blocks(url):
         await fetching.fetch(Span(0, 1_000_000_000), lambda start, end, data: None)
     except CoallocError as error:
         print(error.permanent)
-        told(error)
+        print_error(error)
     finally:
         await fetching.close()
 
@@ -327,9 +327,9 @@ asyncio.run(fetched_in_blocks(sys.argv[1]))
 @pytest.mark.parametrize("blocks", BLOCKS)
 async def test_blocks_that_bring_nothing_make_the_source_be_left(blocks):
     async with ftp_server(**sender(blocks)) as url:
-        said = await limited(FAR_AWAY, url)
-    permanent, told = said.split("\n", 1)
-    kind, _, remedy = told.split("|")
+        output = await limited(FAR_AWAY, url)
+    permanent, error = output.split("\n", 1)
+    kind, _, remedy = error.split("|")
     assert remedy.strip()
     if blocks is not ends_of_data:  # they end the range early: that is retried a few times
         assert (kind.strip(), permanent) == ("LimitExceeded", "True")

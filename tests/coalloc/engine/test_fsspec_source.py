@@ -55,7 +55,7 @@ async def test_a_file_that_became_shorter(tmp_path):
             await collect(source, 0, 1000)
 
 
-async def test_what_no_installed_package_speaks(monkeypatch):
+async def test_protocols_without_an_installed_package_are_unsupported(monkeypatch):
     monkeypatch.setitem(sys.modules, "paramiko", None)
     monkeypatch.delitem(sys.modules, "coalloc.engine.sftp", raising=False)
     monkeypatch.delitem(sys.modules, "fsspec.implementations.sftp", raising=False)

@@ -136,7 +136,7 @@ async def test_a_tool_that_is_not_installed(monkeypatch, tmp_path):
         ("", ServerSays),
     ],
 )
-def test_what_its_words_mean(words, kind):
+def test_messages_of_globus_url_copy_become_our_errors(words, kind):
     error = meaning(words, "gsiftp://host/x")
     assert type(error) is kind
     assert "gsiftp://host/x" in error.message

@@ -25,9 +25,9 @@ def test_digests(headers, found):
     assert answers.digests(headers) == tuple(Checksum(*one) for one in found)
 
 
-@pytest.mark.parametrize("said", ["", "bytes */10", "bytes 0-1", "lines 0-1/2", "bytes 0-1/x"])
-def test_places_that_make_no_sense(said):
-    assert answers.content_range({"content-range": said}) is None
+@pytest.mark.parametrize("header", ["", "bytes */10", "bytes 0-1", "lines 0-1/2", "bytes 0-1/x"])
+def test_places_that_make_no_sense(header):
+    assert answers.content_range({"content-range": header}) is None
 
 
 def test_a_place_in_a_file_of_unknown_size():
@@ -85,9 +85,9 @@ def test_a_refusal_for_some_time():
         ({"retry-after": "Sat, 21 Nov 1998 12:00:30 GMT"}, 0),
     ],
 )
-def test_when_a_server_wants_to_be_asked_again(headers, seconds):
+def test_retry_after_header_gives_seconds_or_none(headers, seconds):
     assert answers.retry_after(headers) == seconds
 
 
-def test_a_busy_server_that_does_not_say_when():
+def test_busy_server_without_retry_after_gets_the_default_pause():
     assert answers.refusal(503, "Busy", {}, "http://host/x", str).retry_after == BUSY_SECONDS

@@ -131,9 +131,7 @@ async def test_a_server_that_ends_the_connection_now_and_then(start, asking_ahea
     assert len(made) > 2
 
 
-async def test_where_only_ranges_are_led_elsewhere_they_are_asked_for_ahead_there(
-    start, asking_ahead, content, made, tmp_path
-):
+async def test_redirected_ranges_are_pipelined_at_the_redirect_target(start, asking_ahead, content, made, tmp_path):
     """Grid storage does this: one server knows the file, another one sends it."""
     led = "location / { if ($request_method = GET) { return 307 /real$uri; } }"
     server = start(f"{led} location /real/ {{ alias {tmp_path}/export/; }}")
@@ -155,8 +153,8 @@ async def serving(content, sends):
                     writer.write(f"HTTP/1.1 200 OK\r\nContent-Length: {SIZE}\r\nAccept-Ranges: bytes\r\n\r\n".encode())
                     continue
                 start, end = map(int, request.split("bytes=")[1].split("\r\n")[0].split("-"))
-                said = f"Content-Length: {end + 1 - start}\r\nContent-Range: bytes {start}-{end}/{SIZE}"
-                writer.write(f"HTTP/1.1 206 Partial\r\n{said}\r\n\r\n".encode())
+                headers = f"Content-Length: {end + 1 - start}\r\nContent-Range: bytes {start}-{end}/{SIZE}"
+                writer.write(f"HTTP/1.1 206 Partial\r\n{headers}\r\n\r\n".encode())
                 sent, more = sends(start, end + 1)
                 writer.write(content[start : start + sent])
                 if not more:
@@ -182,7 +180,7 @@ async def test_a_server_that_cuts_off_an_answer_after_others(content, made, dial
     assert len(made) == 2
 
 
-async def test_a_server_that_loses_what_is_asked_ahead_is_asked_one_at_a_time(content):
+async def test_server_that_loses_pipelined_requests_gets_single_requests(content):
     """The server answers one request per connection, without a notice, and hangs up."""
     once = serving(content, lambda start, end: (end - start, False))
     async with once as url, opened(HTTPSource(url, options(), number=1)) as source:

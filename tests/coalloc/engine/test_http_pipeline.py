@@ -74,7 +74,7 @@ def test_the_request_is_for_the_part_of_one_version():
     assert request == b'GET /file HTTP/1.1\r\nHost: here\r\nRange: bytes=10-19\r\nIf-Range: "1"\r\n\r\n'
 
 
-def test_what_is_not_wanted_any_more_is_counted_and_not_delivered():
+def test_bytes_no_longer_wanted_are_counted_but_not_delivered():
     pipeline = Pipeline(QUESTION)
     first, second = Asked(pipeline, 0, 100), Asked(pipeline, 100, 200)
     first.span.end = 30
@@ -119,7 +119,7 @@ def test_the_file_is_elsewhere():
     assert pipeline.moved
 
 
-def test_a_busy_server_says_until_when():
+def test_busy_answer_carries_the_retry_after_time():
     pipeline = Pipeline(QUESTION)
     Asked(pipeline, 0, 100)
     with pytest.raises(ServerBusy) as caught:
@@ -127,7 +127,7 @@ def test_a_busy_server_says_until_when():
     assert caught.value.retry_after == 7
 
 
-def test_nothing_follows_the_last_answer():
+def test_bytes_after_the_last_answer_are_ignored():
     pipeline = Pipeline(QUESTION)
     first, second = Asked(pipeline, 0, 100), Asked(pipeline, 100, 200)
     feed(pipeline, answer(0, 100, Connection="close") + answer(100, 200))
@@ -139,6 +139,6 @@ def test_nothing_follows_the_last_answer():
     assert not second.here
 
 
-def test_what_no_one_asked_for():
+def test_unrequested_answer_is_an_error():
     with pytest.raises(UnexpectedResponse):
         feed(Pipeline(QUESTION), answer(0, 100))

@@ -61,13 +61,13 @@ async def answering(begin, newline):
     async def serve(reader, writer):
         while (request := (await reader.readuntil(b"\r\n\r\n")).decode()).split()[0]:
             if request.startswith("HEAD"):
-                said = begin if request.split()[1] == "/file" else STAT
+                reply = begin if request.split()[1] == "/file" else STAT
             else:
-                said = ONE if "bytes=0-0" in request else PART
-            writer.write(said.replace("\n", newline).encode("latin-1"))
-            if said != PART:
+                reply = ONE if "bytes=0-0" in request else PART
+            writer.write(reply.replace("\n", newline).encode("latin-1"))
+            if reply != PART:
                 await writer.drain()
-            if not said.endswith("\n\n") or "close" in said:
+            if not reply.endswith("\n\n") or "close" in reply:
                 return
 
     async with raw_server(serve) as port:
@@ -133,10 +133,10 @@ async def test_the_connection_is_used_again_after_a_redirect_and_a_cookie():
         while request := (await reader.readuntil(b"\r\n\r\n")).decode():
             asked.append(request)
             if "/file" in request.splitlines()[0]:
-                said = "HTTP/1.1 302 Moved\nLocation: /there\nSet-Cookie: a=b\nContent-Length: 0\n\n"
+                reply = "HTTP/1.1 302 Moved\nLocation: /there\nSet-Cookie: a=b\nContent-Length: 0\n\n"
             else:
-                said = STAT if request.startswith("HEAD") else ONE if "=0-0" in request else PART
-            writer.write(said.replace("\n", "\r\n").encode())
+                reply = STAT if request.startswith("HEAD") else ONE if "=0-0" in request else PART
+            writer.write(reply.replace("\n", "\r\n").encode())
 
     dialer = CountingDialer()
     async with raw_server(serve) as port:

@@ -63,11 +63,11 @@ async def failure(source):
     return caught.value
 
 
-async def test_digests_that_the_server_tells(start_nginx, content):
+async def test_digest_header_gives_a_checksum_of_the_whole_file(start_nginx, content):
     server = start_nginx(more='add_header Digest "ADLER32=03da0195";')
     async with opened(source_of(server)) as source:
-        (said,) = (await source.open()).checksums
-        assert (said.algorithm, said.value) == ("adler32", "03da0195")
+        (checksum,) = (await source.open()).checksums
+        assert (checksum.algorithm, checksum.value) == ("adler32", "03da0195")
         assert await source.checksum("adler32", 0, SIZE) == "03da0195"
         assert await source.checksum("adler32", 0, SIZE - 1) is None
         assert await source.checksum("md5", 0, SIZE) is None
@@ -126,7 +126,7 @@ async def test_a_redirect_within_a_server_keeps_the_login(start_nginx, content, 
 
 
 @pytest.mark.parametrize("gone", ["down", "forbidden"])
-async def test_where_a_redirect_led_is_asked_for_anew_when_it_is_gone(start_nginx, content, tmp_path, gone):
+async def test_redirect_is_followed_anew_when_its_target_is_gone(start_nginx, content, tmp_path, gone):
     first, second = start_nginx(more=f"if (-f {tmp_path}/forbidden) {{ return 403; }}"), start_nginx()
     answers = moved(302, first), moved(302, first), moved(302, second)
     async with saying(*answers) as url, opened(HTTPSource(url, options())) as source:
@@ -221,7 +221,7 @@ async def test_tls_is_verified(start_nginx, content, grid, monkeypatch):
     assert type(await failure(other)) in (PermissionRefused, Unreachable)
 
 
-async def test_what_is_no_http(start_nginx, content):
+async def test_servers_of_other_protocols_are_reported_as_such(start_nginx, content):
     plain = start_nginx()
     error = await failure(HTTPSource(plain.url("file", "https"), options()))
     assert type(error) is NotThatProtocol
@@ -305,7 +305,7 @@ async def test_an_answer_that_is_right():
         ("X: nothing", False),
     ],
 )
-async def test_whether_an_answer_shows_that_the_file_is_unchanged(version, shows):
+async def test_only_strong_validators_show_that_the_file_is_unchanged(version, shows):
     stat, part = (text.replace('ETag: "1"', version) for text in (STAT, PART))
     async with saying(stat, f"{part}0123456789") as url, opened(HTTPSource(url, options())) as source:
         before = asyncio.get_running_loop().time()
@@ -313,7 +313,7 @@ async def test_whether_an_answer_shows_that_the_file_is_unchanged(version, shows
         assert (source.unchanged_at >= before) == shows
 
 
-async def test_a_size_that_is_not_told():
+async def test_answer_without_a_size_is_unsupported():
     unsized = "HTTP/1.1 200 OK\nConnection: close\n\nabc"
     async with saying(unsized, unsized) as url:
         error = await failure(HTTPSource(url, options()))

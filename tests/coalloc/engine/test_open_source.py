@@ -50,7 +50,7 @@ def test_the_scheme_decides(url, engine, streams, kind):
         ("file://host/x", "auto"),
     ],
 )
-def test_what_makes_no_sense(url, engine):
+def test_invalid_urls_and_engines_are_refused_without_secrets(url, engine):
     with pytest.raises(UsageError) as caught:
         open_source(url, engine, options())
     assert caught.value.remedy

@@ -40,11 +40,11 @@ async def answering(answer, host="127.0.0.1"):
 
     async def handle(reader, writer):
         heard.append((await reader.readuntil(b"\r\n\r\n")).decode())
-        said = answer(heard[-1])
-        if said.startswith("HTTP/1.1 206") or not heard[-1].startswith("HEAD"):
-            writer.write(said.replace("\n", "\r\n").encode())
+        reply = answer(heard[-1])
+        if reply.startswith("HTTP/1.1 206") or not heard[-1].startswith("HEAD"):
+            writer.write(reply.replace("\n", "\r\n").encode())
         else:
-            writer.write((said.partition("\n\n")[0] + "\n\n").replace("\n", "\r\n").encode())
+            writer.write((reply.partition("\n\n")[0] + "\n\n").replace("\n", "\r\n").encode())
         await writer.drain()
 
     async with raw_server(handle, host) as port:
@@ -113,7 +113,7 @@ async def test_a_redirect_that_leads_nowhere(place):
     "place",
     ["http://169.254.169.254./", "http://0251.0376.0251.0376/", "http://\N{FULLWIDTH DIGIT ONE}69.254.169.254/"],
 )
-async def test_what_names_no_address_leads_nowhere(place):
+async def test_redirect_to_a_disguised_address_is_not_followed(place):
     async with answering(leads_to(place)) as server:
         assert type(await failure(f"{server.url}/file")) in (UnknownHost, Unsupported, AddressRefused)
     assert len(server) == 1
@@ -188,7 +188,7 @@ async def test_a_login_that_a_redirect_brings_is_not_used():
         "HTTP/1.1 206 Part\nContent-Range: bytes 0-0/9\nContent-Length: 1\nTransfer-Encoding: chunked\n\n5f5e100\n",
     ],
 )
-async def test_what_comes_with_redirects_and_refusals_is_not_read(start):
+async def test_bodies_of_redirects_and_refusals_are_not_read(start):
     sent, hung_up = 0, asyncio.Event()
 
     async def handle(reader, writer):
@@ -254,9 +254,9 @@ async def test_a_metalink_that_is_sent_encoded_is_refused():
             await http_documents.get(f"{server.url}/x.meta4", 1000)
 
 
-async def test_whose_word_a_document_is():
-    said = "HTTP/1.1 200 OK\nContent-Length: 2\n\nhi"
-    async with answering(lambda request: said, "127.0.0.3") as last, answering(leads_to(last.url)) as first:
+async def test_document_has_the_address_of_the_first_server():
+    reply = "HTTP/1.1 200 OK\nContent-Length: 2\n\nhi"
+    async with answering(lambda request: reply, "127.0.0.3") as last, answering(leads_to(last.url)) as first:
         assert await http_documents.get(f"{last.url}/x", 10) == http_documents.FetchedDocument(
             b"hi", "127.0.0.3", False
         )

@@ -71,7 +71,7 @@ UNKNOWN = {
 }
 
 
-def said(server, lines, other):
+def filled_in(server, lines, other):
     keys = {"port": server.port, "ed25519": server.key("ed25519"), "rsa": server.key("rsa"), "other": other}
     return [line.format(**keys) for line in lines]
 
@@ -86,9 +86,9 @@ def other(tmp_path_factory):
 async def test_known_servers(server, home, tmp_path, other):
     content = random_file(tmp_path / "file", 100_000)
     for name, lines in KNOWN.items():
-        written(home / ".ssh" / "known_hosts", *said(server, lines, other))
+        written(home / ".ssh" / "known_hosts", *filled_in(server, lines, other))
         assert await fetched(server, tmp_path / "file") == content, name
-    written(home / ".ssh" / "known_hosts", *said(server, KNOWN["by address"], other))
+    written(home / ".ssh" / "known_hosts", *filled_in(server, KNOWN["by address"], other))
     hashed(home / ".ssh" / "known_hosts")
     assert (home / ".ssh" / "known_hosts").read_text().startswith("|1|")
     assert await fetched(server, tmp_path / "file") == content
@@ -109,7 +109,7 @@ async def refusal(server, path):
 async def test_unknown_servers_are_refused(server, home, tmp_path, other):
     random_file(tmp_path / "file", 10)
     for lines in UNKNOWN.values():
-        written(home / ".ssh" / "known_hosts", *said(server, lines, other))
+        written(home / ".ssh" / "known_hosts", *filled_in(server, lines, other))
         error = await refusal(server, tmp_path / "file")
         assert f"[127.0.0.1]:{server.port}: its host key, ssh-ed25519 SHA256:" in error.message
         assert error.message.endswith("is not known")
@@ -133,7 +133,7 @@ async def test_revoked_keys_are_refused(server, home, tmp_path):
     assert "is revoked" in (await refusal(server, tmp_path / "file")).message
 
 
-def test_what_the_remedy_says_makes_it_known(server, home, tmp_path):
+def test_command_of_the_remedy_makes_the_host_key_known(server, home, tmp_path):
     content = random_file(tmp_path / "file", 10)
     url = server.url(tmp_path / "file")
     refused = coget([url, "-o", "x"], home)

@@ -41,7 +41,7 @@ def test_a_slow_pair_is_known_from_few_bytes(pairs):
     assert rates(pairs) == pytest.approx({(A, B): 1000})
 
 
-def test_what_failed_is_kept_and_forecasts_nothing(pairs, path):
+def test_failed_measurements_are_stored_and_not_used_for_forecasts(pairs, path):
     pairs.add([GOOD._replace(outcome="failed", error="it was closed", bytes=0)])
     assert rates(pairs) == {}
     with sqlite3.connect(path) as database:

@@ -43,7 +43,7 @@ def history(path):
     return TransferHistory(path)
 
 
-def test_what_two_programs_import_at_once_is_stored_once(history, path):
+def test_concurrent_imports_store_each_transfer_once(history, path):
     for i in range(20):
         transfers = [GOOD._replace(start=NOW + 100 * i + j, end=NOW + 100 * i + j + 1) for j in range(20)]
         with ThreadPoolExecutor(4) as pool:
@@ -214,12 +214,12 @@ for i in range(20):
 
 def test_several_cogets_write_at_once(path):
     writers = [subprocess.Popen([sys.executable, "-c", WRITER, path], stderr=subprocess.PIPE) for _ in range(4)]
-    said = [writer.communicate(timeout=PATIENCE)[1] for writer in writers]
-    assert said == [b""] * 4
+    errors = [writer.communicate(timeout=PATIENCE)[1] for writer in writers]
+    assert errors == [b""] * 4
     assert TransferHistory(path).summary()[0].transfers == 80
 
 
-def test_where_the_history_is(monkeypatch, tmp_path):
+def test_environment_variables_set_the_path_of_the_history(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("XDG_DATA_HOME", raising=False)
     monkeypatch.delenv("COGET_HISTORY", raising=False)

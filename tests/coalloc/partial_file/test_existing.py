@@ -40,7 +40,7 @@ def test_a_file_is_found_by_its_size_and_its_checksum(base, size):
 @pytest.mark.parametrize(
     "name", ["inner", "link", "loop", "nowhere", "fifo", "missing", "missing/x", "loop/x", "inner/file/x"]
 )
-def test_nothing_else_is_a_file(base, name):
+def test_links_directories_and_missing_paths_are_no_existing_target(base, name):
     assert not resembles(base / name, None, base)
     assert matching_bytes(base / name, WANTED, None, base) is None
 

@@ -50,7 +50,7 @@ class Blind(Disk):
         (errno.ENXIO, "No such device", "another place"),
     ],
 )
-def test_a_failed_write_says_why_and_what_to_do(target, error, reason, remedy):
+def test_failed_write_reports_reason_and_remedy(target, error, reason, remedy):
     with PartialFile(target, disk=FailingDisk(room=5, error=error)) as partial:
         partial.begin(100)
         with pytest.raises(SinkError, match=reason) as caught:
@@ -114,7 +114,7 @@ def test_a_small_file_system_is_seen_before_the_start(small_disk):
 
 
 @as_root
-def test_what_is_there_already_needs_no_room(small_disk):
+def test_resumed_bytes_need_no_free_space(small_disk):
     """800 KiB of 1000 KiB have arrived: the 200 KiB that are free must be enough."""
     size = 1000 << 10
     with PartialFile(small_disk / "x") as partial:

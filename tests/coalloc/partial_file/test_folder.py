@@ -43,7 +43,7 @@ def another_process_holds(target):
             child.kill()
 
 
-def test_the_second_process_is_told_so(target):
+def test_second_process_is_refused_with_a_remedy(target):
     with another_process_holds(target), pytest.raises(TargetInUse, match="target") as caught:
         PartialFolder(target)
     assert caught.value.status == 8
@@ -57,7 +57,7 @@ def test_the_lock_ends_with_its_process_even_by_sigkill(target):
         PartialFolder(target).unlock()
 
 
-def test_what_is_discarded_while_it_is_fetched_is_never_published(target):
+def test_data_discarded_during_a_fetch_is_never_published(target):
     target.write_bytes(b"theirs")
     with PartialFile(target, beside=".mine") as partial:
         partial.begin(4)
@@ -70,7 +70,7 @@ def test_what_is_discarded_while_it_is_fetched_is_never_published(target):
     assert list(target.parent.iterdir()) == [target]
 
 
-def test_nothing_is_discarded_through_a_link(target, tmp_path):
+def test_discard_does_not_follow_a_link(target, tmp_path):
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "data").touch()
     target.with_name("target.coget").symlink_to("elsewhere")
@@ -84,7 +84,7 @@ def test_within_one_process_too(target):
     PartialFile(target).close()
 
 
-def test_who_was_beaten_removes_nothing(target):
+def test_refused_process_removes_no_files(target):
     with PartialFile(target) as partial:
         partial.begin(2)
         partial.write(0, 0, memoryview(b"a"))
@@ -186,7 +186,7 @@ def test_a_lock_or_data_that_is_a_link_is_not_followed(tmp_path, target):
     assert (tmp_path / "victim").read_bytes() == b"precious"
 
 
-def test_what_others_put_into_the_directory_does_not_fail_the_transfer(target):
+def test_foreign_entries_in_the_directory_do_not_fail_the_transfer(target):
     with PartialFile(target) as partial:
         partial.begin(1)
         partial.write(0, 0, memoryview(b"a"))

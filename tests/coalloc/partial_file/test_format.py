@@ -60,7 +60,7 @@ def held(history):
 
 
 @given(histories())
-def test_what_was_written_comes_back(history):
+def test_decoding_returns_the_encoded_records(history):
     data = encode_header(HEADER) + b"".join(map(encode, history))
     contents = decode(data)
     assert (contents.header, contents.extents, contents.length) == (HEADER, held(history), len(data))
@@ -88,7 +88,7 @@ def check_is_beginning(data, whole_records):
     return contents
 
 
-def test_cut_at_every_byte_it_tells_of_the_whole_records_before():
+def test_journal_cut_at_any_byte_yields_the_whole_records_before_it():
     data = b"".join(RECORDS)
     for length in range(len(data) + 1):
         whole = max(n for n, edge in enumerate(EDGES) if edge <= length)
@@ -96,7 +96,7 @@ def test_cut_at_every_byte_it_tells_of_the_whole_records_before():
         assert (contents.trouble is None) == (length in EDGES[1:])
 
 
-def test_with_any_bit_flipped_it_tells_of_the_records_before():
+def test_journal_with_any_bit_flipped_yields_the_records_before_it():
     data = b"".join(RECORDS)
     for bit in range(len(data) * 8):
         flipped = bytearray(data)

@@ -41,7 +41,7 @@ def test_passwords_never_reach_the_disk(path):
     assert NOW.origins[1].validator == "v1"
 
 
-def test_what_is_learnt_of_a_replica_later_is_recalled(path):
+def test_later_findings_on_a_replica_are_recalled(path):
     journal = Journal.create(path, NOW, parts(0, 1, 10))
     journal.identify(0, Stat(SIZE, "20260101", (Checksum("md5", "1" * 32),)))
     journal.identify(0, Stat(SIZE, "20260101", (Checksum("md5", "1" * 32),)))
@@ -59,7 +59,7 @@ def test_only_this_user_can_read_it(path):
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_what_was_appended_is_recalled(path):
+def test_appended_and_revoked_extents_are_recalled(path):
     journal = Journal.create(path, NOW, parts(0, 2, 500))
     journal.append(parts(2000, 3, 500, source=1))
     journal.revoke(0, 400)
@@ -80,7 +80,7 @@ def test_records_are_written_once_they_are_worth_it(path):
     journal.close()
 
 
-def test_what_any_number_of_streams_can_lose_is_bounded(path):
+def test_unrecorded_bytes_are_bounded_for_any_number_of_streams(path):
     journal = Journal.create(path, NOW)
     noted = 0
     for i in range(8):
@@ -101,7 +101,7 @@ def test_a_new_journal_replaces_the_old_one_in_one_step(path):
     assert [entry.name for entry in path.parent.iterdir()] == ["journal"]
 
 
-def test_there_need_not_be_one(path):
+def test_missing_journal_recalls_no_extents(path):
     assert recall(path, NOW) == Recollection(NOW)
 
 
@@ -125,7 +125,7 @@ def test_one_of_another_version_is_copied_and_not_used(path):
     assert not path.exists(), "it would vouch for data that is written over"
 
 
-def test_one_of_another_file_is_removed_and_the_reason_told(path):
+def test_journal_of_another_file_is_removed_with_a_reason(path):
     Journal.create(path, NOW, parts(0, 5, 10)).close()
     other = describe(SIZE + 1, URLS, {}, [])
     found = recall(path, other)

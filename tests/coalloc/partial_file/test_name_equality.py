@@ -30,7 +30,7 @@ def everything(folder):
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
 
 
-async def test_it_is_asked_and_left_as_it_was(folder, tmp_path):
+async def test_file_system_is_asked_and_unchanged(folder, tmp_path):
     (folder / "sub").mkdir()
     for where in ("", "sub", "none", "none/deeper"):
         assert await HeldHere(folder)(where, NAMES) == {

@@ -152,7 +152,7 @@ def test_a_later_run_keeps_just_what_is_still_right(shared_target, operations, l
         partial.publish()
 
 
-def test_extents_without_checksum_are_taken_at_their_word(target):
+def test_extents_without_checksum_are_accepted_unchecked(target):
     with PartialFile(target, keep_checksums=False) as partial:
         partial.begin(SIZE)
         extents = deliver(partial, 2, 50, 70)
@@ -171,7 +171,7 @@ def test_extents_outside_the_file_or_over_each_other_are_dropped(target):
         assert partial.begin(SIZE, [Extent(0, 10, 1, 5), good, Extent(5, 9, 1), Extent(190, 201, 0)]) == [good]
 
 
-def test_nothing_is_kept_when_the_data_is_gone_even_without_checksums(target):
+def test_missing_data_file_invalidates_all_extents_even_without_checksums(target):
     with PartialFile(target, keep_checksums=False) as partial:
         partial.begin(SIZE)
         extents = deliver(partial, 0, 0, 10)
@@ -249,7 +249,7 @@ def test_a_digest_follows_the_front_and_survives_a_bad_replica(target):
         assert partial.digest("sha256") == hashlib.sha256(good + b"tail!").hexdigest()
 
 
-def test_nothing_stays_of_a_run_that_fetched_nothing(target):
+def test_run_without_fetched_bytes_leaves_no_files(target):
     with PartialFile(target):
         pass
     assert list(target.parent.iterdir()) == []

@@ -54,7 +54,7 @@ def test_neighbours_of_one_source_become_one_piece(parts):
 
 
 @given(deliveries(), st.integers(0, SIZE), st.integers(0, SIZE))
-def test_what_is_cut_has_no_sums_and_can_be_filled_again(parts, start, end):
+def test_cut_pieces_have_no_checksums_and_can_be_filled_again(parts, start, end):
     pieces, owners = Pieces(), [None] * SIZE
     for part in parts:
         put(pieces, owners, part)

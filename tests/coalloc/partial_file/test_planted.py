@@ -122,7 +122,7 @@ def test_a_folder_of_another_user_is_refused_and_left(shared, victim, kind, do):
 
 @as_root
 @pytest.mark.parametrize("kind", IN_PLACE_OF_THE_FOLDER)
-def test_nothing_of_another_user_is_discarded(shared, victim, kind):
+def test_discard_changes_no_file_of_another_user(shared, victim, kind):
     with another_user():
         IN_PLACE_OF_THE_FOLDER[kind](shared / "x.coget", victim)
     before = snapshot(shared), snapshot(victim)
@@ -134,7 +134,7 @@ def test_nothing_of_another_user_is_discarded(shared, victim, kind):
 
 
 @pytest.mark.parametrize("kind", [kind for kind in IN_PLACE_OF_THE_FOLDER if "directory" not in kind])
-def test_a_folder_that_is_none_is_refused_whoever_made_it(tmp_path, victim, kind):
+def test_target_folder_that_is_no_directory_is_refused(tmp_path, victim, kind):
     IN_PLACE_OF_THE_FOLDER[kind](tmp_path / "x.coget", victim)
     before = snapshot(victim)
     assert f"{tmp_path}/x.coget is needed for partial data" in refused(fetch, tmp_path / "x")
@@ -188,7 +188,7 @@ NAMES = ["data", "journal", "journal.new", "journal.broken", "lock"]
 @as_root
 @pytest.mark.parametrize("name", [*NAMES, "other"])
 @pytest.mark.parametrize("kind", INSIDE)
-def test_what_another_user_planted_in_a_wide_folder_is_refused_and_left(tmp_path, shared, victim, name, kind):
+def test_files_planted_in_a_writable_folder_are_refused_and_unchanged(tmp_path, shared, victim, name, kind):
     folder = older(shared / "x", 0o777)
     with another_user():
         replaced(folder / name, lambda path: INSIDE[kind](path, victim))
@@ -201,7 +201,7 @@ def test_what_another_user_planted_in_a_wide_folder_is_refused_and_left(tmp_path
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("kind", [*INSIDE, "hard link"])
-def test_what_is_no_plain_file_is_never_followed_whoever_made_it(tmp_path, victim, name, kind):
+def test_links_and_special_files_are_never_followed_even_if_our_own(tmp_path, victim, name, kind):
     """A link of this user is refused or replaced, as it looks like one that was moved here."""
     folder = older(tmp_path / "x")
     if kind == "file":
@@ -368,7 +368,7 @@ def test_a_folder_that_the_umask_closes_to_us_is_opened(tmp_path, mask):
 
 @as_root
 @pytest.mark.parametrize("named", [False, True])
-def test_own_is_what_a_file_just_made_has_not_what_the_user_is_called(tmp_path, monkeypatch, named):
+def test_owner_is_that_of_a_new_file_and_not_the_process_user(tmp_path, monkeypatch, named):
     """NFS servers map root to nobody; locally the system call setfsuid has the same effect."""
     if named:  # NFS has no files without names
         monkeypatch.setattr(os, "O_TMPFILE", os.O_DIRECTORY | os.O_NOFOLLOW)

@@ -56,7 +56,7 @@ def test_a_new_name_is_given_on_every_file_system(target, disk):
 
 @pytest.mark.parametrize("disk", DISKS)
 @pytest.mark.parametrize("kind", ["file", "link", "dangling", "directory", "fifo"])
-def test_what_is_there_stays_without_leave_to_replace_it(target, tmp_path, disk, kind):
+def test_existing_target_stays_without_permission_to_replace_it(target, tmp_path, disk, kind):
     victim = tmp_path / "victim"
     victim.write_bytes(b"precious")
     make = {

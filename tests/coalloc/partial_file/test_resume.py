@@ -53,7 +53,7 @@ def test_it_goes_on(then, now):
         (THEN, THEN._replace(origins=(C,)), "the sources have changed"),
     ],
 )
-def test_it_starts_over_and_says_why(then, now, reason):
+def test_changed_size_checksum_or_sources_start_over_with_a_reason(then, now, reason):
     assert reason in why_not(then, now)
 
 
@@ -71,7 +71,7 @@ def test_without_checksums_only_the_same_boot_is_believed():
     assert [extent[:2] for extent in carry_over(THEN, extents, THEN._replace(boot="boot2"))[1]] == [(5, 9)]
 
 
-def test_what_was_staged_is_only_believed_where_more_is_to_be_staged():
+def test_staged_extents_are_kept_only_if_the_next_run_uses_relays():
     relay = JournalOrigin(staged(A.url))
     then, extents = THEN._replace(origins=(A, relay)), [Extent(0, 5, 1, 7), Extent(5, 9, 0, 8)]
     assert len(carry_over(then, extents, then)[1]) == 2

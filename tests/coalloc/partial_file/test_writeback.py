@@ -34,7 +34,7 @@ class Watched(Disk):
         super().start_writing(fd, offset, length)
 
 
-def test_what_has_come_is_on_its_way_while_the_rest_is_fetched(tmp_path):
+def test_fetched_bytes_are_written_back_while_the_rest_is_fetched(tmp_path):
     disk, content = Watched(), bytes(range(250)) * 20
     with PartialFile(tmp_path / "target", disk=disk) as partial:
         partial.begin(len(content))

@@ -21,44 +21,44 @@ DEMAND = Demand((File("a", 8 * MB, ("x",), ("t",)), File("b", 4 * MB, ("y",), ("
 PLAN = least_makespan(NETWORK, DEMAND)
 
 
-def said(**changes) -> str:
+def complaint(**changes) -> str:
     return "; ".join(faults(NETWORK, DEMAND, replace(PLAN, **changes)))
 
 
 def certified(**changes) -> str:
-    return said(certificate=replace(PLAN.certificate, **changes))
+    return complaint(certificate=replace(PLAN.certificate, **changes))
 
 
 def test_a_sound_plan():
-    assert said() == ""
+    assert complaint() == ""
     assert PLAN.makespan == 3
     assert PLAN.reason == "3 s at least, because of the downlink of t; without relays it takes 8 s"
 
 
-def test_what_is_too_fast_or_not_the_fastest():
-    assert "can carry" in said(makespan=Fraction(299, 100))
-    assert said(makespan=Fraction(4)) == "only 3.0 s are proved to be needed, not 4.0 s"
-    assert "without relays it takes 2.0 s, less than 3.0 s" in said(direct=Fraction(2))
+def test_plans_that_are_too_fast_or_not_the_fastest_are_refused():
+    assert "can carry" in complaint(makespan=Fraction(299, 100))
+    assert complaint(makespan=Fraction(4)) == "only 3.0 s are proved to be needed, not 4.0 s"
+    assert "without relays it takes 2.0 s, less than 3.0 s" in complaint(direct=Fraction(2))
 
 
 def test_flows_that_do_not_add_up():
-    assert "bytes more come to" in said(flows={**PLAN.flows, XY: PLAN.flows[XY] + Fraction(1, 10**9)})
-    assert "which are not there" in said(flows={**PLAN.flows, LinkKey("t", "x"): Fraction(1)})
-    assert "the flow is" in said(flows={**PLAN.flows, YT: Fraction(0)})
-    assert "a flow of -1" in said(flows={**PLAN.flows, YT: Fraction(-1)})
+    assert "bytes more come to" in complaint(flows={**PLAN.flows, XY: PLAN.flows[XY] + Fraction(1, 10**9)})
+    assert "which are not there" in complaint(flows={**PLAN.flows, LinkKey("t", "x"): Fraction(1)})
+    assert "the flow is" in complaint(flows={**PLAN.flows, YT: Fraction(0)})
+    assert "a flow of -1" in complaint(flows={**PLAN.flows, YT: Fraction(-1)})
 
 
 def test_paths_that_lead_nowhere():
     whole = PlannedPath("b", ("y", "t"), 4 * MB)
     rest = tuple(path for path in PLAN.paths if path.file != "b")
-    assert "of the 4000000 bytes of b get to t" in said(paths=(*rest, whole._replace(bytes=4 * MB - 1)))
-    assert "0 of the 4000000 bytes" in said(paths=rest)
-    assert "does not lead from a holder" in said(paths=(*rest, whole._replace(hosts=("x", "t"))))
-    assert "goes in circles" in said(paths=(*rest, whole._replace(hosts=("y", "x", "y", "t"))))
-    assert "has no links" in said(paths=(*rest, whole._replace(hosts=("y", "x", "t"))))
-    assert "leads nowhere" in said(paths=(*PLAN.paths, whole._replace(hosts=())))
-    assert "has no links" in said(paths=(*rest, whole._replace(hosts=("y", "w", "t"))))
-    assert "is of no file" in said(paths=(*PLAN.paths, whole._replace(file="c")))
+    assert "of the 4000000 bytes of b get to t" in complaint(paths=(*rest, whole._replace(bytes=4 * MB - 1)))
+    assert "0 of the 4000000 bytes" in complaint(paths=rest)
+    assert "does not lead from a holder" in complaint(paths=(*rest, whole._replace(hosts=("x", "t"))))
+    assert "goes in circles" in complaint(paths=(*rest, whole._replace(hosts=("y", "x", "y", "t"))))
+    assert "has no links" in complaint(paths=(*rest, whole._replace(hosts=("y", "x", "t"))))
+    assert "leads nowhere" in complaint(paths=(*PLAN.paths, whole._replace(hosts=())))
+    assert "has no links" in complaint(paths=(*rest, whole._replace(hosts=("y", "w", "t"))))
+    assert "is of no file" in complaint(paths=(*PLAN.paths, whole._replace(file="c")))
 
 
 def test_hosts_that_do_not_relay():
@@ -66,8 +66,10 @@ def test_hosts_that_do_not_relay():
     assert any("which do not relay" in fault for fault in faults(lazy, DEMAND, PLAN))
 
 
-def test_what_proves_nothing():
-    assert said(certificate=replace(PLAN.certificate, prices={})) == "only 0.0 s are proved to be needed, not 3.0 s"
+def test_certificates_that_prove_too_little_are_refused():
+    assert (
+        complaint(certificate=replace(PLAN.certificate, prices={})) == "only 0.0 s are proved to be needed, not 3.0 s"
+    )
     assert "only 2.4 s are proved" in certified(prices={Limit("io", "t"): Fraction(1)})
     assert "of a, 0.0 bytes are sent" in certified(origins={})
     assert "t cannot send" in certified(origins={**PLAN.certificate.origins, ("a", "t"): Fraction(1)})

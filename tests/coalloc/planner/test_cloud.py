@@ -57,7 +57,7 @@ def one_relay(cloud: Network, key: LinkKey, size: int) -> Fraction:
     return Fraction(size, max(rates[key], *over))
 
 
-def test_what_is_far_is_collected_over_relays(cloud: Network):
+def test_files_from_far_regions_are_collected_over_relays(cloud: Network):
     sink = "aws:eu-central-1"
     far = sorted((link.capacity, key.source) for key, link in cloud.links.items() if key.sink == sink)[:8]
     demand = Demand(tuple(File(name, 10**11, (name,), (sink,)) for _, name in far))

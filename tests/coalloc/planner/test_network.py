@@ -76,6 +76,6 @@ def test_a_link_that_does_not_fit_is_left_out_of_shared_sets_too():
     assert (both.links, both.shared) == ({}, (Shared("sea", 5, {}),))
 
 
-def test_of_two_shared_sets_with_the_same_name_the_first_network_counts():
+def test_shared_set_of_the_first_network_wins_over_its_namesake():
     one, other = network(Shared("sea", 5, {KEY: 1.0})), network(Shared("sea", 6, {KEY: 1.0}), Shared("isthmus", 7, {}))
     assert [(each.name, each.capacity) for each in joined(one, other).shared] == [("sea", 5), ("isthmus", 7)]

@@ -25,12 +25,12 @@ def left(servers):
 
 
 async def test_every_pair_is_measured_and_nothing_stays_at_the_servers(servers):
-    told = []
-    found = await measure([server.url("") for server in servers], limits=SMALL, on_result=told.append)
+    results = []
+    found = await measure([server.url("") for server in servers], limits=SMALL, on_result=results.append)
     keys = [key(server) for server in servers]
     assert sorted((each.source, each.sink) for each in found) == sorted((a, b) for a in keys for b in keys if a != b)
     assert all(each.outcome == "ok" and each.rate > 0 and 0 < each.bytes <= SMALL.bytes for each in found)
-    assert told == found
+    assert results == found
     assert left(servers) == []
 
 
@@ -41,7 +41,7 @@ async def test_a_file_is_sent_as_often_as_it_takes_and_stays(servers):
     assert left(servers) == ["small"]
 
 
-async def test_what_would_take_long_is_ended_in_time(servers):
+async def test_long_measurements_end_at_the_time_limit(servers):
     huge = ProbeLimits(bytes=1 << 50, seconds=0.5)
     (servers[0].root / "huge").touch()
     os.truncate(servers[0].root / "huge", 1 << 40)
@@ -51,7 +51,7 @@ async def test_what_would_take_long_is_ended_in_time(servers):
     assert left(servers) == ["huge"]
 
 
-async def test_a_blast_says_what_a_server_gets_from_all_and_sends_to_all(servers):
+async def test_blast_measures_each_server_from_all_and_to_all(servers):
     found = await measure([server.url("") for server in servers], limits=SMALL, blast=True)
     blasts = {(each.source, each.sink): each for each in found if EVERYBODY in (each.source, each.sink)}
     keys = [key(server) for server in servers]
@@ -70,7 +70,7 @@ async def test_a_server_that_is_down_fails_its_own_pairs_only(servers):
     assert left(servers) == []
 
 
-async def test_a_folder_that_cannot_be_written_to_says_so(start_gridftp, tmp_path, servers):
+async def test_unwritable_folder_is_reported(start_gridftp, tmp_path, servers):
     there = start_gridftp(tmp_path / "closed", "127.0.0.5", options=["-restrict-paths", f"R{tmp_path}"])
     found = await measure([servers[0].url(""), there.url("")], limits=SMALL)
     assert {each.outcome for each in found} == {"failed"}
@@ -94,13 +94,13 @@ async def test_peers_are_chosen_by_chance_and_again_by_the_same_seed(servers):
 
 
 @pytest.mark.parametrize(
-    ("sources", "said"),
+    ("sources", "message"),
     [
         (["ftp://a.example/x"], "no pair"),
         (["ftp://a.example/x", "ftp://a.example/y"], "given twice"),
         (["ftp://a.example/x", "http://b.example/x"], "names no file at a GridFTP server"),
     ],
 )
-async def test_what_makes_no_sense_is_refused_before_anything_is_asked(sources, said):
-    with pytest.raises(UsageError, match=said):
+async def test_invalid_sources_are_refused_before_any_connection(sources, message):
+    with pytest.raises(UsageError, match=message):
         await measure(sources)

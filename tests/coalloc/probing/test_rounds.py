@@ -10,7 +10,7 @@ from coalloc.probing.rounds import pairs, rounds
 SERVERS = st.lists(st.sampled_from("abcdefgh"), unique=True, max_size=8)
 
 
-def test_all_measure_all_unless_told_otherwise():
+def test_all_pairs_are_measured_by_default():
     assert pairs("ab", "abc", None, Random(0)) == [("a", "b"), ("a", "c"), ("b", "a"), ("b", "c")]
 
 

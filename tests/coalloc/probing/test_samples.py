@@ -15,7 +15,7 @@ def test_the_slow_beginning_does_not_count():
     assert settled(0.0, [*slow, *fast]).rate == pytest.approx(10_000)
 
 
-def test_what_came_at_once_counts_from_when_it_was_asked_for():
+def test_single_sample_counts_from_its_request():
     assert settled(10.0, [Sample(12.0, 600)]).rate == 300
     assert settled(10.0, [Sample(10.0, 600)]) is None
     assert settled(10.0, []) is None
@@ -34,7 +34,7 @@ def test_no_peak_is_more_than_all_that_came(samples):
 
 
 @given(SAMPLES)
-def test_what_settled_is_part_of_what_came(samples):
+def test_settled_bytes_are_part_of_all_bytes(samples):
     found = settled(0.0, samples)
     assert 0 < found.bytes <= sum(sample.bytes for sample in samples)
     assert 0 <= found.start < found.end == samples[-1].at

@@ -53,7 +53,7 @@ def test_a_network_is_filled_in_from_another():
     assert joined(plain, other).links == {ab: Link(ab, 1), ba: Link(ba, 3)}
 
 
-async def test_what_a_broker_expects(tmp_path):
+async def test_forecasts_of_a_broker_become_links(tmp_path):
     with broker_in(tmp_path) as running:
         now = time.time()
         reports = [

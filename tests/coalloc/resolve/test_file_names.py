@@ -51,7 +51,7 @@ def test_the_name_of_a_url(url, name):
 
 
 @given(st.text(), st.sampled_from(["ftp", "http"]))
-def test_whatever_the_url_its_name_stays_in_the_directory(path, scheme):
+def test_name_from_any_url_stays_in_the_directory(path, scheme):
     name = file_names.from_url(f"{scheme}://h/{path}")
     assert os.path.normpath(f"/some/directory/{name}") == f"/some/directory/{name}"
     assert os.path.dirname(f"/some/directory/{name}") == "/some/directory"  # noqa: PTH120
@@ -129,7 +129,7 @@ async def test_two_names_for_one(names, refusing, system):
     assert caught.value.remedy
 
 
-async def test_it_is_asked_of_similar_names_alone():
+async def test_file_system_is_asked_about_similar_names_only():
     asked = Asked(str.casefold)
     await refuse_collisions([f"run/{i}.root" for i in range(20_000)], asked)
     assert asked.questions == []

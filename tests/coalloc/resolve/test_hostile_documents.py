@@ -205,7 +205,7 @@ def test_no_user_name_or_host_is_an_option_of_another_program(scheme, run, tmp_p
 
 
 @pytest.mark.parametrize("command", ["get", "plan", "probe", "collect", "doctor"])
-def test_not_even_the_user_names_options(command, run, tmp_path):
+def test_url_of_the_user_names_no_program_options(command, run, tmp_path):
     marker = tmp_path / "marker"
     for url in (f"sshftp://-oProxyCommand=touch%20{marker}@127.0.0.1/x", "ftp://%2Dx@127.0.0.1/x"):
         assert run(command, url, *(("--to", "d") if command == "collect" else ()))[0] != 0

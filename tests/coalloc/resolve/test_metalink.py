@@ -96,7 +96,7 @@ def test_other_encodings_are_read(encoding):
         ("<url>ftp://h/second</url>", "", 22, "it has no <url>"),
     ],
 )
-def test_what_is_wrong_is_named_with_its_line(old, new, line, words):
+def test_errors_name_the_line_and_the_element(old, new, line, words):
     assert old in EXAMPLE
     with pytest.raises(UsageError) as caught:
         metalink.read(EXAMPLE.replace(old, new, 1).encode(), "example.meta4")
@@ -125,7 +125,7 @@ def test_what_is_wrong_is_named_with_its_line(old, new, line, words):
         (b"<a>" * (MAX_ELEMENTS + 1), "more than 250000 elements"),
     ],
 )
-def test_what_is_no_metalink_is_refused(document, words):
+def test_documents_that_are_no_metalinks_are_refused(document, words):
     with pytest.raises(UsageError) as caught:
         metalink.read(document, "x.meta4")
     assert words in caught.value.message
@@ -169,7 +169,7 @@ def replica_sets(draw):
 
 @settings(deadline=None)
 @given(st.lists(replica_sets(), min_size=1, max_size=3, unique_by=lambda file: file.name))
-def test_what_is_written_is_read_again(files):
+def test_written_documents_are_read_back_unchanged(files):
     assert metalink.read(metalink.write(files, PUBLISHED).encode(), "written") == files
 
 
@@ -228,7 +228,7 @@ from coalloc.resolve import metalink
 try:
     print(len(metalink.read(Path(sys.argv[1]).read_bytes(), "x.meta4")))
 except CoallocError as error:
-    told(error)
+    print_error(error)
 """
 BEGIN = '<metalink xmlns="urn:ietf:params:xml:ns:metalink">'
 LARGE: dict[str, Callable[[], str]] = {
@@ -262,19 +262,19 @@ LARGE: dict[str, Callable[[], str]] = {
 async def test_a_large_document_takes_little_time_and_memory(tmp_path, kind):
     document = tmp_path / "x.meta4"
     document.write_text(LARGE[kind]())
-    said = await limited(READ, str(document), memory=300 << 20, seconds=20)
-    assert said.startswith("UsageError |"), said
-    assert len(said) < 1000
+    output = await limited(READ, str(document), memory=300 << 20, seconds=20)
+    assert output.startswith("UsageError |"), output
+    assert len(output) < 1000
 
 
-def test_what_is_not_known_is_left_out_with_all_that_is_in_it():
+def test_unknown_elements_are_left_out_with_their_content():
     inner = '<x:y xmlns:x="urn:x"><url>ftp://h/2</url><file name="z"/>text</x:y>'
     document = f'{BEGIN}<url>ftp://h/3</url><file name="x">{inner}<url>ftp://h<!-- -->/1</url></file>{inner}</metalink>'
     (file,) = metalink.read(document.encode(), "x.meta4")
     assert (file.name, [replica.url for replica in file.replicas]) == ("x", ["ftp://h/1"])
 
 
-def test_what_no_terminal_should_get_is_written_as_xml_escapes_it():
+def test_control_characters_are_written_as_xml_escapes():
     file = ReplicaSet("a\u200bb\x7f\x9bc.root", (Replica("ftp://a.example/x"),))
     written = metalink.write([file], datetime(2026, 1, 1, tzinfo=UTC))
     assert 'name="a&#8203;b&#127;&#155;c.root"' in written

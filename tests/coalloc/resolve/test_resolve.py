@@ -58,7 +58,7 @@ async def test_a_malformed_url_is_refused_without_its_password(url, reason):
     assert "\n" not in str(caught.value)
 
 
-async def test_nothing_is_refused():
+async def test_empty_list_of_sources_is_refused():
     with pytest.raises(UsageError, match="no source was given"):
         await files([], no_engine)
 
@@ -81,7 +81,7 @@ async def test_a_local_file_that_is_no_metalink_is_refused(tmp_path, content):
 @pytest.mark.parametrize(
     ("name", "reason"), [("missing", "No such file"), (".", "Is a directory"), ("a\0b", "null byte")]
 )
-async def test_what_is_neither_url_nor_file_is_refused(tmp_path, monkeypatch, name, reason):
+async def test_names_that_are_neither_url_nor_file_are_refused(tmp_path, monkeypatch, name, reason):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError, match=reason) as caught:
         await files([name], no_engine)
@@ -129,7 +129,7 @@ async def test_a_server_that_refuses_head_has_a_replica(serve):
 @pytest.mark.parametrize(
     ("status", "error"), [(404, NoSuchFile), (410, NoSuchFile), (403, PermissionRefused), (500, ServerSays)]
 )
-async def test_a_metalink_that_cannot_be_had_says_why(serve, status, error):
+async def test_unavailable_metalink_is_reported_with_its_status(serve, status, error):
     server = serve({"/x.meta4": (status, "text/html", b"no")})
     url = f"{server}/x.meta4".replace("//", "//ann:secret@")
     with pytest.raises(error, match=str(status)) as caught:
@@ -165,7 +165,7 @@ async def test_a_metalink_that_does_not_end_is_given_up(serve):
 SUMMED = DOCUMENT.replace(b"<url>", b'<hash type="md5">d41d8cd98f00b204e9800998ecf8427e</hash><url>')
 
 
-async def test_checksums_vouch_for_a_file_where_nobody_on_the_way_can_have_changed_them(tmp_path, serve):
+async def test_checksums_of_local_documents_vouch_for_a_file(tmp_path, serve):
     (tmp_path / "x.meta4").write_bytes(SUMMED)
     (tmp_path / "plain.meta4").write_bytes(DOCUMENT)
     server = serve({"/x.meta4": (200, KIND, SUMMED)})

@@ -55,7 +55,7 @@ def test_a_far_source_has_its_streams_as_soon_as_it_is_known_how_far_it_is():
 
 
 @pytest.mark.parametrize("held", [False, True])
-def test_a_far_source_has_more_streams_unless_it_waits_for_leave(held):
+def test_far_source_has_more_streams_unless_it_waits_for_permission(held):
     machine, actions = scheduler(size=100 * MB, sources=1), []
     (fetch,) = kinds(machine.handle(Ready(0.0, 0, rtt=0.1)), Fetch)
     for i in range(20):
@@ -74,7 +74,7 @@ def test_a_near_source_and_a_scheme_of_the_paper_have_one_stream(strategy, rtt):
     assert not kinds(machine.handle(Ready(0.0, 0, rtt=rtt)), Widen)
 
 
-def test_who_runs_dry_takes_the_tail_of_the_other():
+def test_idle_source_steals_the_tail_of_another_range():
     machine = scheduler()
     (first,) = kinds(machine.handle(Ready(0.0, 0)), Fetch)
     (second,) = kinds(machine.handle(Ready(0.0, 1)), Fetch)
@@ -104,7 +104,7 @@ def test_a_silent_copy_is_abandoned_and_its_source_connected_anew():
     assert (again.start, again.end) == (1000, 10 * MB)
 
 
-def test_what_a_failed_source_left_in_pieces_is_one_copy_of_another():
+def test_fragments_of_a_failed_source_become_one_copy_of_another():
     """Parallel streams deliver several parts of a range at once."""
     machine = scheduler(size=12 * MB)
     (first,) = kinds(machine.handle(Ready(0.0, 0)), Fetch)
@@ -147,7 +147,7 @@ def test_a_source_that_queues_gets_its_next_range_before_the_present_one_ends():
     assert not kinds(nearly_done(queueing=())[1], Fetch)
 
 
-def test_who_has_just_begun_keeps_its_range_and_who_is_idle_gets_one():
+def test_new_source_gets_a_range_and_one_that_just_began_keeps_its_own():
     """One packet is no measurement: at a distance, the next ones come a round trip later."""
     machine = scheduler(size=100 * MB, sources=3, rate=None)
     (first,) = kinds(machine.handle(Ready(0.0, 0, rtt=0.05)), Fetch)
@@ -185,7 +185,7 @@ def test_a_queued_copy_may_wait_for_the_earlier_one_but_not_longer():
     assert Abandon(fetch.copy) in machine.handle(Tick(now + 40, (PathState(0.1),) * 2))
 
 
-def test_when_a_source_fails_all_its_copies_end():
+def test_failure_of_a_source_ends_all_its_copies():
     machine, actions, first, _, now = nearly_done()
     (fetch,) = kinds(actions, Fetch)
     actions = machine.handle(Failed(now, 0, "lost", permanent=False, copy=first.copy))
@@ -311,7 +311,7 @@ def test_a_source_without_ranges_is_used_only_as_the_last():
     assert kinds(machine.handle(Ready(0.2, 0, ranged=False)), Fetch)
 
 
-def test_an_impossible_event_says_what_led_to_it():
+def test_illegal_event_raises_an_error_with_the_history():
     machine = scheduler(sources=1)
     machine.handle(Ready(0.0, 0))
     with pytest.raises(IllegalEventError, match=r"copy 7 is not running\n.*copy 1"):
@@ -376,7 +376,7 @@ def test_blocks_that_are_delivered_quickly_do_not_put_off_the_look_at_the_silent
     assert silent.source == 1
 
 
-def test_what_is_on_its_way_over_parallel_streams_is_not_taken():
+def test_bytes_in_flight_over_parallel_streams_are_not_stolen():
     machine = scheduler(size=20 * MB)
     (fetch,) = kinds(machine.handle(Ready(0.0, 0, rtt=0.3)), Fetch)
     (other,) = kinds(machine.handle(Ready(0.0, 1)), Fetch)
@@ -407,7 +407,7 @@ def test_the_first_part_can_be_taken_when_the_last_part_is_there():
     assert fetch.start + 10_000 <= stolen.start < middle
 
 
-def test_who_raced_alone_may_be_relieved_again():
+def test_range_can_be_raced_again_after_its_original_failed():
     machine = scheduler(size=60_000)
     (fetch,) = kinds(machine.handle(Ready(0.0, 0)), Fetch)
     state = machine.state
@@ -421,7 +421,7 @@ def test_who_raced_alone_may_be_relieved_again():
     assert not state.raced(racer)
 
 
-def test_who_lost_a_race_has_work_at_once_and_who_won_it_finishes():
+def test_loser_of_a_race_gets_work_at_once_and_the_winner_finishes():
     machine = scheduler(size=3 * MB, sources=3)
     fetches = [kinds(machine.handle(Ready(0.0, source)), Fetch)[0] for source in range(3)]
     for step, fetch in enumerate(fetches):
@@ -442,7 +442,7 @@ def test_who_lost_a_race_has_work_at_once_and_who_won_it_finishes():
     assert not kinds(ended, Done)
 
 
-def test_what_the_last_streams_lack_is_raced_for_and_nothing_else():
+def test_race_covers_only_the_missing_bytes_of_the_last_streams():
     machine = scheduler(size=40 * MB)
     (far,) = kinds(machine.handle(Ready(0.0, 0, rtt=0.2)), Fetch)
     (near,) = kinds(machine.handle(Ready(0.0, 1)), Fetch)
@@ -464,7 +464,7 @@ def test_what_the_last_streams_lack_is_raced_for_and_nothing_else():
     assert kinds(actions, Done)
 
 
-def test_what_is_all_here_waits_for_a_witness():
+def test_complete_file_waits_for_a_witness():
     machine = CheckedScheduler(100, [Estimate()], make("adaptive"), missing=[])
     assert not kinds(machine.handle(Started(0.0)), Done)
     assert kinds(machine.handle(Ready(0.1, 0)), Done)
@@ -483,7 +483,7 @@ def test_single_goes_on_with_the_next_best():
 
 
 @pytest.mark.parametrize("strategy", ["brute", "adaptive"])
-def test_what_was_kept_for_a_source_that_waits_goes_to_others(strategy):
+def test_share_of_a_waiting_source_goes_to_others(strategy):
     machine = scheduler(strategy=strategy)
     machine.handle(Ready(0.0, 0))
     machine.handle(Tick(5.0))

@@ -67,13 +67,13 @@ def test_both_end_together_where_nothing_hinders_it(victim, thief):
 
 
 @given(victims(), thieves, st.floats(0, 100), st.floats(0, 100))
-def test_what_has_to_save_more_is_done_less(victim, thief, worth, more):
+def test_higher_threshold_never_adds_or_changes_a_steal(victim, thief, worth, more):
     together = seconds_together(thief, [victim])
     assert stolen(victim, thief, together, worth + more) in (0, stolen(victim, thief, together, worth))
 
 
 @given(victims(), thieves)
-def test_from_one_that_is_silent_all_that_can_be_taken_is_taken(victim, thief):
+def test_silent_victim_loses_all_stealable_bytes(victim, thief):
     victim = victim._replace(seconds=inf, rate=0.0, in_flight=0, tail=inf)
     assert stolen(victim, thief, seconds_together(thief, [victim]), thief.worth) == victim.nbytes
     assert saves_all(victim, thief, thief.worth)

@@ -44,7 +44,7 @@ QUEUED = RTT + 0.02
 AT_FIRST = [QUEUED] * 3 + [RTT] * 3
 
 
-def test_more_where_packets_are_lost_though_none_queue():
+def test_streams_increase_if_packets_are_lost_without_a_queue():
     assert widths(UNSTEADY, loaded=AT_FIRST, lost=10, step=0.29)[-1] == MOST
     assert widths(UNSTEADY, loaded=AT_FIRST, lost=0, step=0.29)[-1] == FIRST
     assert widths(UNSTEADY, loaded=QUEUED, lost=10, step=0.29)[-1] == FIRST
@@ -55,7 +55,7 @@ def test_one_loss_or_those_of_a_queue_that_has_just_gone_mean_nothing():
     assert widths(UNSTEADY, loaded=AT_FIRST, lost=[10, 10, 10, 10, 0, 0], step=0.29)[-1] == FIRST
 
 
-def test_who_loses_packets_and_is_as_fast_as_ever_has_enough():
+def test_lossy_source_without_a_gain_gets_no_more_streams():
     assert set(widths([5e6] * 6, loaded=AT_FIRST, lost=10, step=0.29)) == {FIRST}
 
 
@@ -79,7 +79,7 @@ def test_a_near_source_that_loses_packets_of_a_full_queue_gets_a_second_stream(r
     assert widening.streams == streams
 
 
-def test_more_where_nothing_queues_and_the_rate_grows_no_more():
+def test_streams_increase_if_the_rate_stops_growing_without_a_queue():
     assert widths([1e6, 9e6, 9e6, 30e6]) == [FIRST, FIRST, MOST, MOST]
 
 
@@ -89,13 +89,13 @@ def test_one_increase_that_does_not_help_is_the_last(monkeypatch):
     assert widths([9e6, 9e6, 20e6, 20e6, 20e6])[-1] == FACTOR * FACTOR * FIRST
 
 
-def test_nothing_changes_while_nobody_knows_how_data_come():
+def test_stream_count_stays_while_the_path_state_is_unknown():
     widening = Widening(rtt=RTT)
     widening.begin(0.0, MUCH)
     assert [widening.look(at, int(at * 9e6), MUCH, None) for at in (2.0, 4.0, 6.0)] == [None, None, None]
 
 
-def test_not_before_the_last_increase_can_have_shown():
+def test_streams_stay_until_the_last_increase_can_show():
     widening = Widening(rtt=0.5)
     widening.begin(0.0, MUCH)
     looks = [widening.look(at, int(at * 1e6), MUCH, PathState(0.5)) for at in (1.5, 3.0, 4.6)]

@@ -99,7 +99,7 @@ def test_link_local_addresses_are_for_the_user(policy, address):
         (Origin("server"), "8.8.8.8"),
     ],
 )
-def test_what_a_name_reaches_by_its_origin(origin, allowed):
+def test_origin_of_a_name_decides_which_addresses_it_reaches(origin, allowed):
     policy = policy_of(origin)
     asked = ("8.8.8.8", "10.0.0.1", "127.0.0.1", "169.254.0.1")
     assert " ".join(each for each in asked if policy.allows(each)) == allowed
@@ -115,7 +115,7 @@ def test_networks_that_the_user_lists_are_open_to_servers():
 
 
 @pytest.mark.parametrize("text", ["169.254.0.0/16", "fe80::/64", "10.0.0.1/8", "host", "", 7, None])
-def test_what_is_no_network_to_be_listed(text):
+def test_invalid_networks_cannot_be_listed(text):
     with pytest.raises(ValueError, match=r"."):
         parse_networks([text])
 

@@ -55,7 +55,7 @@ def test_names_are_understood_as_people_write_them(written, meant):
 
 
 @pytest.mark.parametrize("name", ["", "whirlpool", "sha3-256", "none"])
-def test_what_is_not_supported_is_no_algorithm(name):
+def test_unsupported_algorithms_have_no_name(name):
     assert normalise(name) is None
 
 

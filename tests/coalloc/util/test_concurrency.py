@@ -17,7 +17,7 @@ async def test_results_are_in_the_order_of_the_calls() -> None:
 
 
 @pytest.mark.parametrize("begun", [True, False])
-async def test_when_one_fails_the_others_have_ended(begun: bool) -> None:
+async def test_failed_call_ends_all_the_others(begun: bool) -> None:
     state = []
 
     async def slow() -> None:
@@ -40,7 +40,7 @@ async def test_when_one_fails_the_others_have_ended(begun: bool) -> None:
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-async def test_who_is_cancelled_ends_them_all() -> None:
+async def test_cancellation_ends_all_calls() -> None:
     asked = asyncio.create_task(gather(asyncio.Event().wait(), asyncio.Event().wait()))
     await asyncio.sleep(0)
     asked.cancel()

@@ -104,12 +104,12 @@ async def test_no_spelling_of_an_address_gets_around_the_policy(host):
         *("ip6-localhost", "localhost.localdomain", "Localhost6.", "x.localhost", "localhost%2E"),
     ],
 )
-def test_what_a_proxy_may_read_as_an_inner_address_is_not_asked_for(host):
+def test_hosts_that_a_proxy_may_read_as_internal_are_refused(host):
     with pytest.raises(PermissionRefused):
         refuse_numeric(host, 80, AddressPolicy(AddressClass.PUBLIC))
 
 
-async def test_of_several_addresses_the_allowed_ones_are_connected_to(monkeypatch):
+async def test_only_allowed_addresses_of_a_name_are_connected_to(monkeypatch):
     """The name is resolved only once: the second answer would differ."""
     answers = [["127.0.0.7", "127.0.0.8", "169.254.169.254"], ["127.0.0.7"]]
 

@@ -17,7 +17,7 @@ from tests.support.waiting import PATIENCE
 
 
 @pytest.mark.parametrize(("fails", "raised"), [(False, asyncio.CancelledError), (True, SinkError)])
-async def test_cancelled_it_waits_for_the_job_and_tells_its_failure(fails, raised):
+async def test_cancelled_caller_waits_for_the_job_and_raises_its_error(fails, raised):
     begun, go_on, over = threading.Event(), threading.Event(), threading.Event()
 
     def job() -> None:
@@ -72,7 +72,7 @@ THERE = {**MADE, "empty folder": lambda path: path.mkdir(), "empty file": lambda
 
 
 @pytest.mark.parametrize("kind", MADE)
-def test_what_is_free_is_taken(tmp_path, folder, disk, kind):
+def test_rename_to_a_free_name_succeeds(tmp_path, folder, disk, kind):
     MADE[kind](tmp_path / "old")
     number = (tmp_path / "old").lstat().st_ino
     rename_exclusively("old", folder, "new", folder, disk)
@@ -82,7 +82,7 @@ def test_what_is_free_is_taken(tmp_path, folder, disk, kind):
 
 @pytest.mark.parametrize("there", THERE)
 @pytest.mark.parametrize("kind", MADE)
-def test_what_is_there_stays(tmp_path, folder, disk, kind, there):
+def test_rename_to_an_existing_name_changes_nothing(tmp_path, folder, disk, kind, there):
     MADE[kind](tmp_path / "old")
     THERE[there](tmp_path / "new")
     before = {name: (tmp_path / name).lstat().st_ino for name in ("old", "new")}

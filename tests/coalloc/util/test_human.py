@@ -20,7 +20,7 @@ def test_durations_round_into_the_next_unit(seconds, shown):
     assert human.duration(seconds) == shown
 
 
-def test_labels_tell_sources_of_one_host_apart_and_hide_passwords():
+def test_labels_distinguish_sources_of_one_host_and_hide_passwords():
     same = human.labels(["ftp://u:secret@h.example/a", "ftp://h.example/b", "http://other.example/a"])
     assert len(set(same)) == 3
     assert same[2] == "other.example"

@@ -82,7 +82,7 @@ def test_the_majority_names_the_bad_replica(offset):
     assert bad or offset // 30_000 != 1, "wrong bytes that were delivered are always found"
 
 
-def test_two_that_differ_cannot_be_told_apart():
+def test_two_different_replicas_cannot_be_judged():
     replicas = [replica(0), replica(1, wrong=60_000)]
     pieces = [piece(0, 45_000, 0), piece(45_000, 90_000, 1, of=replicas[1])]
     with pytest.raises(VerificationError, match=r"differ in bytes 45000 to 89999"):
@@ -110,14 +110,14 @@ def test_without_witnesses_the_one_that_gave_least_is_suspected_first():
     assert list(bad) == [1]
 
 
-def test_when_all_replicas_agree_the_expected_checksum_is_wrong():
+def test_agreement_of_all_replicas_blames_the_expected_checksum():
     replicas = [replica(i) for i in range(2)]
     wrong = Checksum("adler32", "12345678")
     with pytest.raises(VerificationError, match="not the expected 12345678"):
         run(blame(WitnessServers(replicas), [piece(0, 90_000, 0)], wrong, GOOD.value, len(DATA)))
 
 
-def test_one_that_says_nothing_may_have_the_right_file_when_all_others_have_another():
+def test_replica_without_checksums_is_not_blamed_if_all_others_are_wrong():
     replicas = [replica(0, wrong=10), replica(1, speaks=False)]
     content = replicas[0]._content
     bad = run(
@@ -128,14 +128,14 @@ def test_one_that_says_nothing_may_have_the_right_file_when_all_others_have_anot
     assert bad == {0: f"its replica is another file: adler32 is not {GOOD.value}"}
 
 
-def test_what_an_earlier_run_had_from_a_bad_replica_is_bad_too():
+def test_pieces_of_a_bad_replica_from_an_earlier_run_are_bad():
     replicas = [replica(0, wrong=10), replica(1, speaks=False)]
     pieces = [piece(0, 45_000, 2, of=replicas[0]), piece(45_000, 90_000, 1)]
     bad = run(blame(WitnessServers(replicas, holders={2: 0}), pieces, GOOD, "00000000", len(DATA)))
     assert bad == dict.fromkeys((0, 2), f"its replica is another file: adler32 is not {GOOD.value}")
 
 
-def test_what_comes_from_a_replica_that_is_named_no_more_is_suspected_before_one_that_is():
+def test_replica_no_longer_listed_is_suspected_before_listed_ones():
     pieces = [piece(0, 80_000, 1, flip=True), piece(80_000, 90_000, 0)]
     bad = run(blame(WitnessServers([replica(0, speaks=False)]), pieces, GOOD, "00000000", len(DATA)))
     assert list(bad) == [1]
@@ -177,7 +177,7 @@ def test_the_less_is_left_the_smaller_are_the_pieces_that_are_asked_about():
     assert asked[-1] <= 8 << 20
 
 
-def test_the_last_pieces_are_asked_of_who_answers_soonest():
+def test_fastest_witness_is_asked_about_the_last_pieces():
     near, far = Behaviour(setup_seconds=0.01, offers_checksum=True), Behaviour(setup_seconds=1.0, offers_checksum=True)
     replicas = [SimulatedSource(f"s{i}", DATA, behaviour) for i, behaviour in enumerate([near, far, near])]
     servers = WitnessServers(replicas)
@@ -240,13 +240,13 @@ def test_a_query_whose_first_caller_gave_up_is_answered_for_the_others():
     assert run(cancelled()) == f"{adler32(DATA[20:30]):08x}"
 
 
-def test_neighbours_are_asked_about_at_once_of_one_who_delivered_none_of_them(questions):
+def test_neutral_witness_is_asked_about_adjacent_pieces_at_once(questions):
     replicas = [replica(i) for i in range(4)]
     assert run(compare(WitnessServers(replicas), thirds(replicas))) == ("agree", {})
     assert questions == [(3, 0, 90_000)]
 
 
-def test_if_he_does_not_confirm_them_each_is_asked_about_alone(questions):
+def test_unconfirmed_adjacent_pieces_are_asked_about_one_by_one(questions):
     replicas = [replica(i) for i in range(4)]
     confirmed, bad = run(compare(WitnessServers(replicas), thirds(replicas, s1=True)))
     assert (confirmed, bad) == ("none", {1: "its bytes changed on the way"})
@@ -256,14 +256,14 @@ def test_if_he_does_not_confirm_them_each_is_asked_about_alone(questions):
     }
 
 
-def test_a_witness_that_cannot_say_leaves_the_word_to_the_next(questions):
+def test_witness_without_an_answer_is_followed_by_the_next(questions):
     replicas = [replica(0), replica(1), replica(2, speaks=False), replica(3)]
     pieces = [piece(0, 40_000, 0), piece(40_000, 90_000, 1)]
     assert run(compare(WitnessServers(replicas), pieces)) == ("agree", {})
     assert questions == [(2, 0, 90_000), (3, 0, 90_000)]
 
 
-def test_what_grows_no_more_is_not_left_to_the_end(monkeypatch, questions):
+def test_ranges_that_stopped_growing_are_compared_before_the_end(monkeypatch, questions):
     monkeypatch.setattr("coalloc.verify.comparison.WORTH", 10_000)
     replicas = [replica(i) for i in range(2)]
 
@@ -282,7 +282,7 @@ def test_what_grows_no_more_is_not_left_to_the_end(monkeypatch, questions):
     assert verdict == ("agree", {})
 
 
-def test_at_the_end_another_is_asked_instead_of_who_does_not_answer(questions, monkeypatch):
+def test_silent_witness_is_replaced_at_the_end(questions, monkeypatch):
     replicas = [replica(i) for i in range(3)]
 
     async def never(algorithm, start, end):
@@ -303,7 +303,7 @@ def test_at_the_end_another_is_asked_instead_of_who_does_not_answer(questions, m
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_who_does_not_answer_is_not_asked_twice_where_there_is_no_other(questions, monkeypatch, count):
+def test_late_witness_is_not_asked_twice_if_there_is_no_other(questions, monkeypatch, count):
     monkeypatch.setattr("coalloc.verify.witnesses.GLANCES", 10_000)
     replicas = [replica(i) for i in range(count)]
     late = replicas[-1]
@@ -362,14 +362,14 @@ def test_a_single_replica_that_is_far_is_not_waited_for_either():
 
 
 @pytest.mark.parametrize("at", range(0, len(DATA), 10 * STEP))
-def test_what_changed_on_the_way_is_found_wherever_it_was_asked_about(at):
+def test_bytes_changed_in_transit_are_found_at_any_place(at):
     verdict, _ = run(
         arrive(WitnessServers([distant(i) for i in range(3)]), steps(lambda start: start // 50_000, at=(at,)))
     )
     assert verdict == ("none", {at // 50_000: "its bytes changed on the way"})
 
 
-def test_the_word_of_who_delivered_them_is_not_enough():
+def test_confirmation_by_the_delivering_source_is_not_enough():
     """Two witnesses were asked ahead, and one of them, whose replica is wrong, delivered everything in the end."""
     bad = distant(0, corrupts=frozenset({80_000}))
     pieces = [piece(at, at + STEP, 0, of=bad) for at in range(0, len(DATA), STEP)]
@@ -377,13 +377,13 @@ def test_the_word_of_who_delivered_them_is_not_enough():
     assert verdict == ("none", {0: "its replica differs from the others"})
 
 
-def test_who_died_after_it_was_asked_is_not_needed():
+def test_witness_that_died_after_a_question_is_not_needed():
     dead = distant(1, dies_at=3.6)
     verdict, _ = run(arrive(WitnessServers([distant(0), dead, distant(2)]), steps(lambda at: 0)))
     assert verdict == ("agree", {})
 
 
-def test_who_has_many_to_answer_before_is_not_waited_for(monkeypatch):
+def test_witness_with_many_queued_questions_is_not_waited_for(monkeypatch):
     """Questions to a far witness are still queued at the end."""
     monkeypatch.setattr("coalloc.verify.comparison.WORTH", STEP)
     monkeypatch.setattr("coalloc.verify.early_queries.SHORT", 0)
@@ -401,7 +401,7 @@ class Slower(SimulatedSource):
         return await super().checksum(algorithm, start, end)
 
 
-def test_an_answer_that_comes_late_is_waited_for_and_nobody_is_asked_again(questions):
+def test_late_answer_is_waited_for_without_another_question(questions):
     """The main source is near; the other was asked ahead, and answers a moment after the end."""
     near = SimulatedSource("s0", DATA, Behaviour(setup_seconds=0.01, offers_checksum=True))
     slow = Slower("s1", DATA, Behaviour(offers_checksum=True))

@@ -30,7 +30,7 @@ class Alone:
         return forecast_one(self._layout.kinds[0], self._row, 0, at)
 
 
-def said(name: str, values: list[float], every: float = 60.0) -> list[float]:
+def forecasts_of(name: str, values: list[float], every: float = 60.0) -> list[float]:
     """Return a member's forecast after each value."""
     alone, found = Alone(name), []
     for i, value in enumerate(values):
@@ -40,7 +40,7 @@ def said(name: str, values: list[float], every: float = 60.0) -> list[float]:
 
 
 @pytest.mark.parametrize("name", BY_NAME)
-def test_nothing_is_known_before_the_first_value_and_all_after_it(name):
+def test_forecast_exists_from_the_first_value_on(name):
     alone = Alone(name)
     assert alone.forecast(0.0) != alone.forecast(0.0)  # NaN
     alone.learn(5e6, 10.0)
@@ -49,38 +49,38 @@ def test_nothing_is_known_before_the_first_value_and_all_after_it(name):
 
 def test_three_values_that_are_not_above_all_of_the_last_32_are_no_level_shift():
     peaks_among_low_values = ([9e6] + [5e6] * 7) * 3
-    assert said("Holt with rules", [*peaks_among_low_values, 8e6, 8e6, 8e6])[-1] > 8.1e6  # 8e6 after a shift
+    assert forecasts_of("Holt with rules", [*peaks_among_low_values, 8e6, 8e6, 8e6])[-1] > 8.1e6  # 8e6 after a shift
 
 
 @pytest.mark.parametrize("name", BY_NAME)
 def test_a_constant_series_is_forecast_as_it_is(name):
-    assert said(name, [7e6] * 300)[-1] == pytest.approx(7e6)
+    assert forecasts_of(name, [7e6] * 300)[-1] == pytest.approx(7e6)
 
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", BY_NAME)
 @given(values=RATES)
 def test_twice_the_values_are_twice_the_forecasts(name, values):
-    assert said(name, [2 * value for value in values]) == [2 * each for each in said(name, values)]
+    assert forecasts_of(name, [2 * value for value in values]) == [2 * each for each in forecasts_of(name, values)]
 
 
 @given(values=RATES)
 def test_last_and_running_mean(values):
-    assert said("last", values) == values
-    assert said("running mean", values) == pytest.approx([fmean(values[: i + 1]) for i in range(len(values))])
+    assert forecasts_of("last", values) == values
+    assert forecasts_of("running mean", values) == pytest.approx([fmean(values[: i + 1]) for i in range(len(values))])
 
 
 @pytest.mark.parametrize("count", [5, 15, 25, 31])
 @given(values=RATES)
 def test_means_and_medians_over_the_last(count, values):
     windows = [values[max(0, i - count) : i] for i in range(1, len(values) + 1)]
-    assert said(f"mean of {count}", values) == pytest.approx([fmean(window) for window in windows])
-    assert said(f"median of {count}", values) == pytest.approx([median(window) for window in windows])
+    assert forecasts_of(f"mean of {count}", values) == pytest.approx([fmean(window) for window in windows])
+    assert forecasts_of(f"median of {count}", values) == pytest.approx([median(window) for window in windows])
 
 
 @pytest.mark.parametrize("count", [5, 15, 25, 31])
-def test_what_has_left_a_mean_leaves_no_rounding_behind(count):
-    assert said(f"mean of {count}", [1e30] + [3e6] * 2 * count)[-1] == 3e6
+def test_values_that_left_a_mean_leave_no_rounding_error(count):
+    assert forecasts_of(f"mean of {count}", [1e30] + [3e6] * 2 * count)[-1] == 3e6
 
 
 @pytest.mark.parametrize("count", medians.TRIMMED)
@@ -91,7 +91,7 @@ def test_trimmed_means(count, values):
         return fmean(sorted(window)[out : len(window) - out])
 
     windows = [values[max(0, i - count) : i] for i in range(1, len(values) + 1)]
-    assert said(f"trimmed mean of {count}", values) == pytest.approx([trimmed(window) for window in windows])
+    assert forecasts_of(f"trimmed mean of {count}", values) == pytest.approx([trimmed(window) for window in windows])
 
 
 @given(
@@ -119,20 +119,20 @@ def test_a_mean_over_time_holds_the_newest_and_no_rounding_adds_up():
 def test_an_adaptive_median_is_the_median_of_a_window_within_its_limits(values):
     for name, (least, most) in zip(("adaptive median 5-21", "adaptive median 21-51"), medians.ADAPTIVE, strict=True):
         windows = range(least, most + 1, 2)
-        for i, forecast in enumerate(said(name, values), 1):
+        for i, forecast in enumerate(forecasts_of(name, values), 1):
             assert any(forecast == pytest.approx(median(values[max(0, i - window) : i])) for window in windows)
 
 
 def test_an_adaptive_window_shortens_where_the_series_moves():
     moving = [1e6 * 1.05**i for i in range(60)]
-    assert said("adaptive median 5-21", moving)[-1] == pytest.approx(median(moving[-5:]))
+    assert forecasts_of("adaptive median 5-21", moving)[-1] == pytest.approx(median(moving[-5:]))
 
 
 def test_exponential_smoothing_reproduces_the_table_of_a_textbook():
     """NIST/SEMATECH e-Handbook of Statistical Methods, section 6.4.3.1, with alpha 0.1."""
     values = [71.0, 70, 69, 68, 64, 65, 72, 78, 75, 75, 75, 70]
     table = [71.0, 70.9, 70.71, 70.44, 69.80, 69.32, 69.58, 70.43, 70.88, 71.29, 71.67]
-    forecasts = said("smoothing 0.10", values)[:-1]
+    forecasts = forecasts_of("smoothing 0.10", values)[:-1]
     assert [round(each, 2) for each in forecasts] == table
     errors = [(value - forecast) ** 2 for value, forecast in zip(values[1:], forecasts, strict=True)]
     assert fmean(errors) == pytest.approx(19.0, abs=0.02)
@@ -145,38 +145,40 @@ def test_an_autoregression_finds_the_weights_of_its_series():
         values.append(value)
     errors = [
         abs(forecast - after) / after
-        for forecast, (_, after) in zip(said("AR(1)", values), pairwise(values), strict=False)
+        for forecast, (_, after) in zip(forecasts_of("AR(1)", values), pairwise(values), strict=False)
     ]
     assert max(errors[200:]) < 0.03
     lasts = [abs(before - after) / after for before, after in pairwise(values)]
-    assert fmean(said("AR(5)", values)[-1:]) == pytest.approx(2e6 + 0.7 * value - 2e5 * (400 % 3 == 0), rel=0.05)
+    assert fmean(forecasts_of("AR(5)", values)[-1:]) == pytest.approx(
+        2e6 + 0.7 * value - 2e5 * (400 % 3 == 0), rel=0.05
+    )
     assert fmean(errors[200:]) < fmean(lasts[200:])
 
 
 @given(values=RATES)
 def test_an_autoregression_stays_within_what_was_seen(values):
-    for i, forecast in enumerate(said("AR(5)", values)):
+    for i, forecast in enumerate(forecasts_of("AR(5)", values)):
         assert min(values[: i + 1]) <= forecast <= max(values[: i + 1])
 
 
 def test_holt_follows_a_trend():
     rising = [10e6 + i * 1e6 for i in range(100)]
-    assert said("Holt", rising)[-1] == pytest.approx(rising[-1] + 1e6)
+    assert forecasts_of("Holt", rising)[-1] == pytest.approx(rising[-1] + 1e6)
 
 
 def test_the_rules_forget_what_was_before_a_level_shift():
     shifted = [50e6, 51e6, 49e6, 50e6, 52e6, 50e6, 49e6, 51e6, 10e6, 11e6, 10e6]
-    assert said("Holt with rules", shifted)[-1] == pytest.approx(10e6, rel=0.1)
-    assert said("running mean", shifted)[-1] > 35e6
+    assert forecasts_of("Holt with rules", shifted)[-1] == pytest.approx(10e6, rel=0.1)
+    assert forecasts_of("running mean", shifted)[-1] > 35e6
 
 
 def test_the_rules_leave_an_outlier_out():
     steady = [50e6, 51e6, 49e6, 50e6, 52e6, 50e6, 5e6, 50e6]
-    assert said("Holt with rules", steady)[-1] == pytest.approx(50e6, rel=0.05)
-    assert said("Holt", steady)[-1] != pytest.approx(50e6, rel=0.05)
+    assert forecasts_of("Holt with rules", steady)[-1] == pytest.approx(50e6, rel=0.05)
+    assert forecasts_of("Holt", steady)[-1] != pytest.approx(50e6, rel=0.05)
 
 
-def test_a_season_tells_night_from_day():
+def test_seasonal_member_distinguishes_night_from_day():
     every, alone = 1800.0, Alone("Holt-Winters")
     for i in range(40 * 48):
         alone.learn(80e6 if i * every % 86400 < 43200 else 20e6, i * every)

@@ -65,13 +65,13 @@ def test_an_intermediate_sends_what_is_staged_before_what_it_has_and_deletes_it_
     assert kinds(method.handle(Arrived(0.8, on.hop)), Drop) == [Drop("y", relayed.piece)]
 
 
-def test_the_rationale_says_over_what_and_for_how_long():
+def test_rationale_names_the_relay_and_both_durations():
     method = AdaptiveCollecting(PAPER, DEMAND)
     method.handle(CollectStarted(0.0))
     assert method.rationale == "over y: 333 s instead of 1e+03 s direct"
 
 
-def test_direct_is_used_where_it_is_as_good_and_said_to_be():
+def test_direct_is_used_and_reported_if_no_relay_is_faster():
     even = network(("x", "t", 1), ("y", "t", 1), ("x", "y", 1))
     method = AdaptiveCollecting(even, DEMAND)
     sends = kinds(method.handle(CollectStarted(0.0)), Send)
@@ -99,7 +99,7 @@ def test_plans_are_made_every_twentieth_of_the_time_and_every_fifteen_seconds_at
     assert wake.at == pytest.approx(100 + 33.3 / 20, abs=0.01)
 
 
-def test_the_period_can_be_told():
+def test_period_can_be_set():
     (wake,) = kinds(AdaptiveCollecting(PAPER, DEMAND, period=60.0).handle(CollectStarted(0.0)), CollectWake)
     assert wake.at == 60
 
@@ -136,7 +136,7 @@ def drive(
             act(ends, method.handle(Arrived(ends, queues[pair].pop(0)[1].hop)))
 
 
-def test_what_is_measured_changes_the_plan():
+def test_measurements_change_the_plan():
     """x -> y carries half of the expected rate, and x -> t half as much again."""
     method = AdaptiveCollecting(PAPER, DEMAND)
     drive(method, {("x", "t"): 1.5, ("y", "t"): 5.0, ("x", "y"): 1.0}, 31.0)
@@ -176,7 +176,7 @@ def test_pieces_staged_at_a_host_that_dies_come_from_their_origin_again():
     assert actions[-1] == CollectDone()
 
 
-def test_when_the_only_holder_is_gone_all_else_is_brought_and_then_it_gives_up():
+def test_loss_of_the_only_holder_gives_up_after_all_other_files():
     method = AdaptiveCollecting(PAPER, Demand((File("a", 9 * MB, ("x",), ("t",)), File("b", 9 * MB, ("y",), ("t",)))))
     method.handle(CollectStarted(0.0))
     actions = method.handle(Gone(1.0, "x", "it died"))
@@ -229,7 +229,7 @@ def test_a_host_that_is_full_gets_no_more_than_it_had():
     assert method.ledger.occupied("y") <= there
 
 
-def test_near_the_end_what_no_plan_counts_on_goes_home():
+def test_unplanned_pieces_go_to_the_destination_near_the_end():
     """final_computation (3.4): everything arrives within a period, and y holds more than the plan knew."""
     method = AdaptiveCollecting(PAPER, Demand((File("a", 1 * MB, ("x",), ("t",)), File("b", 1 * MB, ("y",), ("t",)))))
     method.handle(CollectStarted(0.0))
@@ -251,7 +251,7 @@ def test_a_file_without_a_byte_gets_there_too():
     assert method.handle(Arrived(2.0, second.hop))[-1] == CollectDone()
 
 
-def test_where_nothing_leads_it_gives_up_at_once():
+def test_missing_link_to_the_destination_gives_up_at_once():
     lost = network(("x", "y", 1), ("t", "y", 1))
     method = AdaptiveCollecting(lost, Demand((File("a", 1, ("x",), ("t",)),)))
     assert kinds(method.handle(CollectStarted(0.0)), CollectGiveUp) == [
@@ -259,7 +259,7 @@ def test_where_nothing_leads_it_gives_up_at_once():
     ]
 
 
-def test_it_keeps_to_no_budget_and_says_so():
+def test_budget_is_refused():
     with pytest.raises(UsageError):
         AdaptiveCollecting(PAPER, replace(DEMAND, budget=1.0))
 

@@ -98,7 +98,7 @@ def clairvoyant(before: Network, after: Network, demand: Demand, at: float) -> f
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("pair", [("b", "t"), ("c", "t"), ("a", "b"), ("a", "c")], ids=" to ".join)
 @pytest.mark.parametrize("size", [50 * MB, 400 * MB])
-def test_when_a_rate_halves_midway_most_of_what_one_who_knew_would_gain_is_gained(pair, size):
+def test_replanning_after_a_rate_halves_gains_80_percent_of_the_possible(pair, size):
     demand = files(size, "a", "b", "c", "d")
     at = float(least_makespan(FIVE, demand).makespan) / 2
     key = LinkKey(*pair)
@@ -119,7 +119,7 @@ def test_an_intermediate_that_dies_costs_time_and_no_data():
     assert record.seconds < 5.0 + float(alone) * 1.05
 
 
-def test_a_link_that_stalls_is_left_and_what_hangs_there_comes_another_way():
+def test_pieces_on_a_stalled_link_take_another_path():
     demand = files(100 * MB, "a", "b", "c", "d")
     plan = least_makespan(FIVE, demand)
     whole = simulate(AdaptiveCollecting(FIVE, demand), Underlay.of(FIVE)).seconds
@@ -203,7 +203,7 @@ def arrived(record: SimulationRecord, demand: Demand) -> dict[str, Intervals]:
 
 @settings(max_examples=effort(15, 60))
 @given(worlds(), st.data())
-def test_whatever_happens_to_links_every_byte_arrives(world, data):
+def test_every_byte_arrives_despite_any_change_of_links(world, data):
     true, known, demand = world
     record = _run(true, known, demand, data.draw(happenings(list(true.hosts), kills=False)))
     assert record.outcome == "done"
@@ -213,7 +213,7 @@ def test_whatever_happens_to_links_every_byte_arrives(world, data):
 
 @settings(max_examples=effort(15, 60))
 @given(worlds(), st.data())
-def test_while_a_holder_lives_every_byte_arrives_and_otherwise_it_says_what_is_missing(world, data):
+def test_every_byte_arrives_if_a_holder_lives_and_otherwise_a_reason_is_given(world, data):
     true, known, demand = world
     what = data.draw(happenings(list(true.hosts), kills=True))
     record = _run(true, known, demand, what)

@@ -12,7 +12,7 @@ from coalloc.collect.methods.actions import CollectDone, CollectWake, Piece, Sen
 from coalloc.collect.methods.events import Arrived, CollectStarted, CollectTick, HopFailed
 from coalloc.errors import UsageError
 from coalloc.planner.network import Demand, File, LinkKey, Network
-from tests.coalloc.collect.methods.world import World
+from tests.coalloc.collect.methods.random_simulation import RandomSimulation
 from tests.coalloc.planner.networks import collections, line
 from tests.support.effort import effort
 
@@ -34,14 +34,14 @@ def test_by_default_95_percent_are_waited_for():
     assert len(sends(method.handle(Arrived(9.0, hops[2])))) == 3
 
 
-def test_of_three_transfers_two_are_66_percent():
+def test_two_of_three_transfers_are_66_percent():
     method = PathSync(STRAIGHT, THREE, percent=66, step=1.0, unit=1)
     hops = [send.hop for send in sends(method.handle(CollectStarted(0.0)))]
     assert method.handle(Arrived(1.0, hops[0])) == []
     assert len(sends(method.handle(Arrived(1.0, hops[1])))) == 3
 
 
-def test_what_waits_for_its_hop_before_goes_when_that_is_over():
+def test_second_hop_starts_after_the_first_has_ended():
     network = line(A_R=4, R_D=4, A_D=1, B_D=1)
     demand = Demand((File("a", 8, ("A",), ("D",)), File("b", 3, ("B",), ("D",))))
     method = PathSync(network, demand, percent=50, step=1.0, unit=1)
@@ -83,7 +83,7 @@ def test_a_piece_is_the_very_piece_all_along():
     assert Piece("a", 0, 10) not in way
 
 
-def test_it_says_what_it_does():
+def test_rationale_states_steps_and_relayed_share():
     around = PathSync(line(A_R=4, R_D=4, A_D=1), Demand((File("a", 40, ("A",), ("D",)),)), step=1.0, unit=1)
     assert around.rationale == "9 steps of 1 s, 78% of all bytes over R"
     straight = PathSync(STRAIGHT, THREE, step=1.0, unit=1)
@@ -92,19 +92,19 @@ def test_it_says_what_it_does():
 
 @settings(max_examples=effort(15, 50))
 @given(collections(), st.integers(0, 10**6))
-def test_with_barriers_intermediates_keep_no_more_than_they_lend(both: tuple[Network, Demand], seed: int):
+def test_intermediates_keep_at_most_their_storage_with_barriers(both: tuple[Network, Demand], seed: int):
     network, demand = both
     try:
         method = PathSync(network, demand, percent=100, step=1.0, unit=1)
     except UsageError:
         return
-    world = World(method, demand, seed)
-    assert world.run() == CollectDone()
+    simulation = RandomSimulation(method, demand, seed)
+    assert simulation.run() == CollectDone()
     for name, host in network.hosts.items():
-        assert host.storage is None or name == "D" or world.ledger.peak[name] <= host.storage
+        assert host.storage is None or name == "D" or simulation.ledger.peak[name] <= host.storage
 
 
-def test_each_piece_sets_out_at_its_time_whatever_the_others_do():
+def test_each_piece_starts_at_its_scheduled_time():
     demand = Demand((File("a", 6, ("A",), ("D",)),))
     method = PathDelay(line(A_D=2), demand, step=10.0, unit=10)
     assert [type(action) for action in method.handle(CollectStarted(100.0))] == [Send]
@@ -121,7 +121,7 @@ def test_x_stretches_the_timetable():
     assert method.handle(CollectStarted(100.0))[-1] == CollectWake(101.5)
 
 
-def test_on_the_way_nothing_waits():
+def test_relayed_pieces_are_forwarded_at_once():
     demand = Demand((File("a", 8, ("A",), ("D",)),))
     method = PathDelay(line(A_R=4, R_D=4), demand, step=1.0, unit=1)
     first = method.handle(CollectStarted(0.0))[0]

@@ -11,7 +11,7 @@ from coalloc.collect.methods import METHODS, make
 from coalloc.collect.methods.actions import CollectDone, CollectGiveUp
 from coalloc.errors import UsageError
 from coalloc.planner.network import Demand, File, Host, Network
-from tests.coalloc.collect.methods.world import World
+from tests.coalloc.collect.methods.random_simulation import RandomSimulation
 from tests.coalloc.planner.networks import collections, line
 from tests.support.effort import effort
 
@@ -60,12 +60,12 @@ def test_every_byte_arrives(
     if twice:
         network, demand = wanted_twice(network, demand)
     deaths = {host: at for host, at in data.draw(fates(demand)).items() if host in network.hosts}
-    world = World(make(name, network, demand, seed=seed, **parameters), demand, seed, failures, deaths)
-    assert world.run() == CollectDone()
-    assert world.ledger.done
-    assert world.ledger.duplicate_bytes == 0
+    simulation = RandomSimulation(make(name, network, demand, seed=seed, **parameters), demand, seed, failures, deaths)
+    assert simulation.run() == CollectDone()
+    assert simulation.ledger.done
+    assert simulation.ledger.duplicate_bytes == 0
     if not failures and not deaths:
-        assert not any(world.ledger.staged.values())
+        assert not any(simulation.ledger.staged.values())
 
 
 def wanted_twice(network: Network, demand: Demand) -> tuple[Network, Demand]:
@@ -77,20 +77,20 @@ def wanted_twice(network: Network, demand: Demand) -> tuple[Network, Demand]:
 
 
 @variants
-def test_what_nobody_holds_any_more_is_said_once_all_else_is_there(name: str, parameters: dict[str, Any]):
+def test_lost_file_is_reported_after_all_others_have_arrived(name: str, parameters: dict[str, Any]):
     demand = Demand((File("a", 10, ("A",), ("D",), available=2.0), File("b", 50, ("B",), ("D",))))
     network = line(A_D=5, B_D=5, A_B=5)
-    world = World(make(name, network, demand, **parameters), demand, 1, deaths={"A": 1.0})
-    end = world.run()
+    simulation = RandomSimulation(make(name, network, demand, **parameters), demand, 1, deaths={"A": 1.0})
+    end = simulation.run()
     assert isinstance(end, CollectGiveUp)
     assert "a cannot reach D" in end.reason
-    assert world.ledger.missing("b", "D") == []
+    assert simulation.ledger.missing("b", "D") == []
 
 
 @variants
 def test_a_destination_that_is_gone_is_the_end(name: str, parameters: dict[str, Any]):
     demand = Demand((File("a", 10, ("A",), ("D",), available=2.0),))
-    end = World(make(name, line(A_D=5), demand, **parameters), demand, 1, deaths={"D": 1.0}).run()
+    end = RandomSimulation(make(name, line(A_D=5), demand, **parameters), demand, 1, deaths={"D": 1.0}).run()
     assert isinstance(end, CollectGiveUp)
     assert "D died" in end.reason
 
@@ -98,24 +98,24 @@ def test_a_destination_that_is_gone_is_the_end(name: str, parameters: dict[str, 
 @variants
 def test_a_way_that_always_fails_is_left_at_last(name: str, parameters: dict[str, Any]):
     demand = Demand((File("a", 10, ("A",), ("D",)),))
-    end = World(make(name, line(A_D=5), demand, **parameters), demand, 1, failures=10**9, chance=1.0).run()
+    end = RandomSimulation(make(name, line(A_D=5), demand, **parameters), demand, 1, failures=10**9, chance=1.0).run()
     assert isinstance(end, CollectGiveUp)
     assert "a cannot reach D: the weather" in end.reason
 
 
 @variants
-def test_where_no_link_is_others_help(name: str, parameters: dict[str, Any]):
+def test_files_travel_over_other_hosts_if_there_is_no_direct_link(name: str, parameters: dict[str, Any]):
     demand = Demand((File("a", 10, ("A",), ("D",)), File("empty", 0, ("A",), ("D",))))
-    world = World(make(name, line(A_B=5, B_C=5, C_D=5), demand, **parameters), demand, 1)
-    assert world.run() == CollectDone()
+    simulation = RandomSimulation(make(name, line(A_B=5, B_C=5, C_D=5), demand, **parameters), demand, 1)
+    assert simulation.run() == CollectDone()
 
 
 @variants
-def test_what_is_there_already_is_not_sent(name: str, parameters: dict[str, Any]):
+def test_files_at_the_destination_are_not_sent(name: str, parameters: dict[str, Any]):
     demand = Demand((File("a", 10, ("A", "D"), ("D",)), File("b", 10, ("A",), ("D",))))
-    world = World(make(name, line(A_D=5), demand, **parameters), demand, 1)
-    assert world.run() == CollectDone()
-    assert {send.piece.file for _, send in world.sends} == {"b"}
+    simulation = RandomSimulation(make(name, line(A_D=5), demand, **parameters), demand, 1)
+    assert simulation.run() == CollectDone()
+    assert {send.piece.file for _, send in simulation.sends} == {"b"}
 
 
 def test_a_method_that_is_not_there_is_named():

@@ -15,12 +15,12 @@ FILES = {file.name: file for file in DEMAND.files}
 PIECES = [Piece(name, start, start + 10) for name in "ab" for start in (0, 10, 20)]
 
 
-def test_nobody_sends_what_it_does_not_hold():
+def test_sending_a_piece_that_a_host_does_not_hold_is_refused():
     with pytest.raises(IllegalActionError, match="R does not hold"):
         Ledger(DEMAND).send(Send(1, "R", "D", PIECES[0]))
 
 
-def test_what_is_being_sent_from_a_host_stays_there():
+def test_dropping_a_piece_that_is_being_sent_is_refused():
     ledger = Ledger(DEMAND)
     ledger.send(Send(1, "A", "R", PIECES[0]))
     ledger.arrived(1)
@@ -33,14 +33,14 @@ def test_what_is_being_sent_from_a_host_stays_there():
     assert ledger.occupied("R") == 0
 
 
-def test_what_a_destination_holds_already_is_delivered():
+def test_files_that_the_destination_holds_count_as_delivered():
     ledger = Ledger(Demand((File("a", 30, ("A", "D"), ("D",)), File("empty", 0, ("D",), ("D",)))))
     assert ledger.done
     assert ledger.missing("a", "D") == []
 
 
 @given(st.integers(0, 10**6))
-def test_it_knows_what_is_occupied_and_missing_whatever_happens(seed: int):
+def test_ledger_counts_occupied_and_missing_bytes_after_random_events(seed: int):
     chance, ledger = Random(seed), Ledger(DEMAND)
     delivered: set[tuple[str, Piece]] = set()
     for hop in range(200):

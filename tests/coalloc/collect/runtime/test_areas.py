@@ -20,7 +20,7 @@ from tests.coalloc.collect.test_collecting import (  # noqa: F401 - fixtures
 from tests.support.fetching import options
 
 
-async def test_nothing_is_deleted_that_was_not_staged(servers, sink, content, place, relay):  # noqa: F811
+async def test_cleanup_deletes_only_staged_files_if_the_directory_becomes_a_link(servers, sink, content, place, relay):  # noqa: F811
     """The directory is replaced by a link to another one while it holds pieces."""
     to, folder = place
     lent, victim = servers[2].root / "lent", servers[2].root / "victim"
@@ -46,7 +46,7 @@ async def test_nothing_is_deleted_that_was_not_staged(servers, sink, content, pl
     assert found(lent / "moved"), "it is not where it was made"
 
 
-async def test_what_others_put_into_the_directory_stays(servers, sink, content, place, relay):  # noqa: F811
+async def test_files_of_others_in_the_staging_directory_stay_and_are_reported(servers, sink, content, place, relay):  # noqa: F811
     to, folder = place
     planted: list[Path] = []
 
@@ -85,7 +85,7 @@ async def test_a_directory_that_is_exchanged_is_not_emptied(gridftp_server, link
     await server.close()
 
 
-async def test_who_sees_a_piece_foresees_no_other():
+async def test_piece_names_cannot_be_guessed_from_one_another():
     area = StagingArea(CollectServer("a", "ftp://a/", options()), "/scratch", "run")
     names = [area.piece(number).removeprefix(f"{area.path}/") for number in range(100)]
     assert len({name[:16] for name in names}) == 100

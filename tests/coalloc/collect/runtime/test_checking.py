@@ -44,7 +44,7 @@ async def test_the_pieces_that_differ_are_named():
 
 
 @pytest.mark.parametrize("ends", [(silent, says(CONTENT)), (says(CONTENT), silent)])
-async def test_where_one_end_knows_no_checksum_nothing_is_verified_and_nothing_wrong(ends):
+async def test_file_is_neither_verified_nor_wrong_if_one_end_has_no_checksum(ends):
     assert (await check(item(), PIECES, *ends))[1:] == (False, ())
 
 
@@ -57,7 +57,7 @@ async def test_any_checksum_that_both_ends_know_will_do(name):
     assert (await check(item(), PIECES, knows(spoiled(7), name), only)).wrong == ((0, 200),)
 
 
-async def test_what_is_expected_decides():
+async def test_expected_checksum_decides():
     expected = Checksum("crc32", f"{zlib.crc32(CONTENT):08x}")
     assert await check(item(expected), PIECES, silent, says(CONTENT)) == (expected, True, ())
     assert (await check(item(expected), PIECES, silent, says(spoiled(3)))).wrong == ((0, 200),)
@@ -90,7 +90,7 @@ def knows(content, *names):
 
 
 @pytest.mark.parametrize("name", ["sha256", "sha1", "md5"])
-async def test_what_a_relay_forged_is_found(name):
+async def test_strong_checksum_finds_bytes_forged_by_a_relay(name):
     ends = knows(CONTENT, name), knows(forged(), name)
     assert (await check(item(), PIECES, *ends)).verified, "adler32 does not tell"
     verdict = await check(item(), PIECES, *ends, relayed=True)
@@ -99,7 +99,7 @@ async def test_what_a_relay_forged_is_found(name):
     assert (good.verified, good.checksum.algorithm) == (True, name)
 
 
-async def test_what_came_over_relays_is_not_verified_by_what_they_can_forge():
+async def test_weak_checksum_does_not_verify_relayed_files():
     ends = knows(CONTENT, "md5"), knows(CONTENT, "sha256")
     assert (await check(item(), PIECES, *ends, relayed=True))[1:] == (False, ())
     expected = Checksum("crc32", f"{zlib.crc32(CONTENT):08x}")
@@ -108,7 +108,7 @@ async def test_what_came_over_relays_is_not_verified_by_what_they_can_forge():
     assert (await check(item(strong), PIECES, silent, ends[1], relayed=True)).verified
 
 
-async def test_an_expected_checksum_that_nobody_computes_leaves_a_file_unverified():
+async def test_expected_checksum_of_an_uncomputed_algorithm_verifies_no_file():
     expected = Checksum("sha384", "0" * 96)
     assert not (await check(item(expected), PIECES, says(CONTENT), says(CONTENT))).verified
 

@@ -47,7 +47,7 @@ async def test_entries_without_end(tree, tmp_path, monkeypatch, limit, most, kin
     assert not (tmp_path / "out").exists()
 
 
-async def test_of_a_file_only_what_is_needed_is_kept(tree):
+async def test_listing_keeps_only_name_kind_and_size_of_a_file(tree):
     (tree.root / "tree" / "x").write_bytes(b"x")
     async with await api.storage(tree.url("")) as store:
         ((name, entry),) = [found async for found in inventory.walk(store, f"{tree.root}/tree")]

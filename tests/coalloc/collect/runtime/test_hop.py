@@ -37,7 +37,7 @@ def test_slices_make_up_the_piece(hop, heard):
     assert hop.error is None
 
 
-def test_what_was_lost_is_asked_again(hop):
+def test_lost_bytes_are_requested_again(hop):
     hop.take(15)
     hop.take(15)
     hop.received(10, 14)
@@ -48,7 +48,7 @@ def test_what_was_lost_is_asked_again(hop):
     assert hop.over
 
 
-def test_what_was_told_before_the_loss_counts(hop):
+def test_bytes_reported_before_a_loss_count(hop):
     hop.take(20)
     hop.received(10, 30)
     hop.returned(10, 30, LOST)

@@ -52,7 +52,7 @@ async def collect(server, to, overwrite=False):
     return await api.collect(CollectRequest((f"{server.url('tree')}/",), str(to), overwrite=overwrite))
 
 
-async def test_they_are_collected_as_others_also_again_and_when_they_change(server, tree, tmp_path):
+async def test_such_names_are_collected_like_others_again_and_after_changes(server, tree, tmp_path):
     for _ in range(2):
         await collect(server, tmp_path / "out")
         assert found(tmp_path / "out") == tree
@@ -62,7 +62,7 @@ async def test_they_are_collected_as_others_also_again_and_when_they_change(serv
     assert found(tmp_path / "out") == tree
 
 
-async def test_what_was_collected_is_not_taken_for_partial_data(server, tmp_path):
+async def test_collected_folder_that_looks_like_partial_data_is_not_used(server, tmp_path):
     """A collected `x.coget` that looks like partial data is not used: a download to `x` refuses it."""
     right = random_file(server.root / "x", 300_000)
     (server.root / "tree").mkdir()
@@ -94,7 +94,7 @@ async def test_a_download_under_way_is_not_written_to(server, tmp_path):
         assert found(tmp_path / "out") == before
 
 
-def test_where_nothing_can_be_marked_such_folders_are_refused(tmp_path):
+def test_file_system_without_modes_refuses_folders_named_like_partial_data(tmp_path):
     with caseless(tmp_path / "exfat") as folder:
         for name in ("x.coget/data", "sub/X.COGET/more/data"):
             with pytest.raises(SinkError, match="stores no modes"):
@@ -120,7 +120,7 @@ async def test_the_next_run_goes_on_with_what_is_there(tmp_path):
     assert folder.name.startswith(".run2.coget-")
 
 
-async def test_not_if_a_file_has_its_name_now(tmp_path):
+async def test_partial_data_is_not_resumed_if_a_file_has_its_name_now(tmp_path):
     """An earlier destination of a collection is now a source."""
     item = CollectItem("a/run2", 5000, {"ftp://a": "/x"})
     landing = await began(tmp_path / "out", [item.name], item)

@@ -41,7 +41,7 @@ def test_a_flow_may_take_more_than_its_share_or_weigh_more():
     assert rates([{0: 2}, {0: 1}], [9]) == [3, 3]
 
 
-def test_nothing_left_is_nothing_for_all_who_pass():
+def test_exhausted_link_gives_rate_0_to_all_its_flows():
     assert rates([{0: 1}, {0: 1, 1: 1}, {1: 1}], [0, 5]) == [0, 0, 5]
 
 

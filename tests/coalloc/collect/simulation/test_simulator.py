@@ -51,7 +51,7 @@ def test_all_at_once_takes_as_long_as_its_slowest_file():
     assert record.staged == {}
 
 
-def test_what_one_leaves_another_takes():
+def test_freed_capacity_goes_to_the_other_transfer():
     """Both share the sink's downlink until the small file has arrived."""
     narrow = network(("a", "t", 1000), ("b", "t", 1000), hosts=(Host("t", (Isp(down=200),)),))
     record = simulate(AllAtOnce(narrow, DEMAND), Underlay.of(narrow))
@@ -117,7 +117,7 @@ def test_a_method_hears_what_moves_and_when_it_wanted_to_wake():
     ]  # reported at 6: it has arrived
 
 
-def test_what_is_cancelled_is_not_heard_of_again_even_at_the_moment_of_its_arrival():
+def test_cancelled_hop_gives_no_event_even_at_its_arrival():
     def answers(event):
         match event:
             case CollectStarted():
@@ -197,7 +197,7 @@ def test_a_relay_may_be_full_and_a_pair_may_have_no_way():
     assert (record.outcome, record.seconds) == ("there is no path from b to t", 2.5)
 
 
-def test_who_waits_for_nothing_is_told_and_who_waits_too_long_is_ended():
+def test_idle_method_is_an_error_and_a_stalled_run_ends_at_the_limit():
     with pytest.raises(IllegalActionError, match="scripted waits"):
         simulate(Scripted(DEMAND, lambda event: ()), Underlay.of(PLAIN))
     stalled = network(("a", "t", 0), ("b", "t", 300))

@@ -25,7 +25,7 @@ CONTENT = os.urandom(1 << 20)
 SOME = {"seconds": 600, "table": [], "measure": [], "depots": []}
 
 
-class Liar:
+class FakeBroker:
     """A broker that gives the test's answers; None: no answer.
 
     :ivar reports: bodies of the reports that it took
@@ -38,14 +38,14 @@ class Liar:
         self.asked = 0
         self.busy = False
         self.over = Event()
-        liar = self
+        fake = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                liar.asked += 1
-                answer = liar.answers.get(self.path.split("/")[4], b"{}")
+                fake.asked += 1
+                answer = fake.answers.get(self.path.split("/")[4], b"{}")
                 if answer is None:
-                    liar.over.wait()
+                    fake.over.wait()
                     return
                 self.send_response(200)
                 self.send_header("Content-Length", str(len(answer)))
@@ -54,11 +54,11 @@ class Liar:
 
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
-                told = {"message": "busy\n\x1b[2J" + "y" * 10_000, "remedy": ""}
-                answer = json.dumps({"error": told}).encode() if liar.busy else b"{}"
-                if not liar.busy:
-                    liar.reports.append(json.loads(body))
-                self.send_response(503 if liar.busy else 200)
+                error = {"message": "busy\n\x1b[2J" + "y" * 10_000, "remedy": ""}
+                answer = json.dumps({"error": error}).encode() if fake.busy else b"{}"
+                if not fake.busy:
+                    fake.reports.append(json.loads(body))
+                self.send_response(503 if fake.busy else 200)
                 self.send_header("Content-Length", str(len(answer)))
                 self.end_headers()
                 self.wfile.write(answer)
@@ -80,8 +80,8 @@ class Liar:
 
 
 @pytest.fixture
-def liar() -> Iterator[Liar]:
-    made = Liar()
+def broker() -> Iterator[FakeBroker]:
+    made = FakeBroker()
     yield made
     made.close()
 
@@ -96,14 +96,14 @@ def web(tmp_path: Path) -> Iterator[Nginx]:
 
 
 @pytest.fixture
-def run(tmp_path: Path, liar: Liar) -> Iterator[Callable[..., list[RunningDepot]]]:
+def run(tmp_path: Path, broker: FakeBroker) -> Iterator[Callable[..., list[RunningDepot]]]:
     """A function that runs depots of these names, with the broker."""
     (tmp_path / "token").write_text("token\n")
     (tmp_path / "token").chmod(0o600)
     with ExitStack() as stack:
 
         def start(*names: str, more: tuple[str, ...] = LOOPBACK) -> list[RunningDepot]:
-            common = ("--broker", liar.url, "--token-file", str(tmp_path / "token"), *more)
+            common = ("--broker", broker.url, "--token-file", str(tmp_path / "token"), *more)
             return stack.enter_context(depots(tmp_path, *((*common, "--name", name) for name in names)))
 
         yield start
@@ -121,8 +121,8 @@ def ask(depot: RunningDepot, web: Nginx) -> bytes:
 
 
 def entry(place: HostPort, name: str = "other", **more: object) -> dict[str, Any]:
-    told = {"depot": name, "host": place.host, "port": place.port, "ticket": None, "key": None}
-    return {"destination": "127.0.0.1", "next": told | more}
+    depot = {"depot": name, "host": place.host, "port": place.port, "ticket": None, "key": None}
+    return {"destination": "127.0.0.1", "next": depot | more}
 
 
 def place(web: Nginx) -> HostPort:
@@ -141,10 +141,10 @@ LIES: list[bytes | None] = [
 
 
 @pytest.mark.parametrize("answer", LIES, ids=lambda answer: str(answer)[:24])
-def test_an_invalid_answer_costs_a_line_in_the_log(web, run, liar, answer: bytes | None):
-    liar.answers["depot-a"] = answer
+def test_an_invalid_answer_costs_a_line_in_the_log(web, run, broker, answer: bytes | None):
+    broker.answers["depot-a"] = answer
     (depot,) = run("depot-a")
-    wait_until(lambda: liar.asked > 2 or (answer is None and liar.asked))
+    wait_until(lambda: broker.asked > 2 or (answer is None and broker.asked))
     assert ask(depot, web) == CONTENT
     assert depot.lines[-1]["next"] == str(place(web))
     if answer is not None:
@@ -153,116 +153,116 @@ def test_an_invalid_answer_costs_a_line_in_the_log(web, run, liar, answer: bytes
     assert len(depot.errors.read_text().splitlines()) == (answer is not None)
 
 
-def test_an_earlier_table_stays_in_force_until_it_expires(web, run, liar):
-    liar.tell("depot-b")
+def test_an_earlier_table_stays_in_force_until_it_expires(web, run, broker):
+    broker.tell("depot-b")
     first, second = run("depot-a", "depot-b")
-    liar.tell("depot-a", table=[entry(second.place, "depot-b")], seconds=3)
+    broker.tell("depot-a", table=[entry(second.place, "depot-b")], seconds=3)
     wait_until(lambda: ask(first, web) == CONTENT and first.lines[-1]["next"] == str(second.place))
-    liar.answers["depot-a"] = b"no JSON"
+    broker.answers["depot-a"] = b"no JSON"
     wait_until(lambda: "not refreshed" in first.errors.read_text())
     assert ask(first, web) == CONTENT
     wait_until(lambda: ask(first, web) == CONTENT and first.lines[-1]["next"] == str(place(web)))
 
 
 @pytest.mark.parametrize("kind", ["closed", "silent", "no depot", "itself under another name"])
-def test_a_next_depot_that_fails_is_left_out(web, run, liar, kind: str):
+def test_a_next_depot_that_fails_is_left_out(web, run, broker, kind: str):
     (depot,) = run("depot-a")
     with socket.create_server(("127.0.0.1", 0)) as silent:
         closed = HostPort("127.0.0.1", 1)
         places = {"closed": closed, "silent": HostPort(*silent.getsockname()), "no depot": place(web)}
-        liar.tell("depot-a", table=[entry(places.get(kind, depot.place))], measure=["127.0.0.1:1"])
-        wait_until(lambda: liar.reports)  # the table is in force before the measurement that is reported
+        broker.tell("depot-a", table=[entry(places.get(kind, depot.place))], measure=["127.0.0.1:1"])
+        wait_until(lambda: broker.reports)  # the table is in force before the measurement that is reported
         for _ in range(3):
             assert ask(depot, web) == CONTENT
             assert depot.lines[-1]["next"] == str(place(web))
 
 
-def test_a_next_depot_that_this_depot_may_not_reach_is_left_out(web, run, liar):
+def test_a_next_depot_that_this_depot_may_not_reach_is_left_out(web, run, broker):
     (depot,) = run("depot-a", more=("--destinations", f"127.0.0.1/32:{web.port}"))
     with socket.create_server(("127.0.0.1", 0)) as inner:
         inner.settimeout(0.0)
         forbidden = HostPort(*inner.getsockname())
-        liar.tell("depot-a", table=[entry(forbidden)], measure=[str(forbidden), str(place(web))])
-        wait_until(lambda: liar.reports)
+        broker.tell("depot-a", table=[entry(forbidden)], measure=[str(forbidden), str(place(web))])
+        wait_until(lambda: broker.reports)
         assert ask(depot, web) == CONTENT
         assert depot.lines[-1]["next"] == str(place(web))
         with pytest.raises(BlockingIOError):
             inner.accept()
-    assert {each["port"] for report in liar.reports for each in report["legs"]} == {web.port}
+    assert {each["port"] for report in broker.reports for each in report["legs"]} == {web.port}
 
 
-def test_two_tables_that_lead_to_each_other_make_no_loop(web, run, liar):
+def test_two_tables_that_lead_to_each_other_make_no_loop(web, run, broker):
     first, second = run("depot-a", "depot-b")
-    liar.tell("depot-a", table=[entry(second.place, "depot-b")])
-    liar.tell("depot-b", table=[entry(first.place, "depot-a")], measure=[str(place(web))])
-    wait_until(lambda: liar.reports)
+    broker.tell("depot-a", table=[entry(second.place, "depot-b")])
+    broker.tell("depot-b", table=[entry(first.place, "depot-a")], measure=[str(place(web))])
+    wait_until(lambda: broker.reports)
     wait_until(lambda: ask(first, web) == CONTENT and first.lines[-1]["next"] == str(second.place))
     assert second.wait_for_line(end="closed")["next"] == str(place(web))
     # under false names, the loop is refused where it closes, and the session goes on directly
     before = len(second.lines)
-    liar.tell("depot-a", table=[entry(second.place, "x")])
-    liar.tell("depot-b", table=[entry(first.place, "y")])
+    broker.tell("depot-a", table=[entry(second.place, "x")])
+    broker.tell("depot-b", table=[entry(first.place, "y")])
     wait_until(lambda: ask(first, web) == CONTENT and [line for line in first.lines if line.get("refused") == "loop"])
     wait_until(lambda: [line for line in second.lines[before:] if line.get("next") == str(place(web))])
 
 
-def test_the_admins_table_counts_first(web, run, liar, tmp_path):
-    liar.tell("depot-b")
+def test_the_admins_table_counts_first(web, run, broker, tmp_path):
+    broker.tell("depot-b")
     (second,) = run("depot-b")
     (tmp_path / "table").write_text(f'[[next]]\ndestinations = ["127.0.0.0/8"]\ndepot = "{second.place}"\n')
-    liar.tell("depot-a", table=[entry(HostPort("127.0.0.1", 1))], measure=["127.0.0.1:1"])
+    broker.tell("depot-a", table=[entry(HostPort("127.0.0.1", 1))], measure=["127.0.0.1:1"])
     (tmp_path / "more").mkdir()
-    token = ("--broker", liar.url, "--token-file", str(tmp_path / "token"), *LOOPBACK)
+    token = ("--broker", broker.url, "--token-file", str(tmp_path / "token"), *LOOPBACK)
     with depots(tmp_path / "more", (*token, "--name", "depot-a", "--table", str(tmp_path / "table"))) as (first,):
-        wait_until(lambda: liar.reports)
+        wait_until(lambda: broker.reports)
         assert ask(first, web) == CONTENT
         assert first.lines[-1]["next"] == str(second.place)
 
 
-def test_legs_are_reported_once(web, run, liar):
-    liar.tell("depot-a", measure=[str(place(web))])
+def test_legs_are_reported_once(web, run, broker):
+    broker.tell("depot-a", measure=[str(place(web))])
     (depot,) = run("depot-a")
-    wait_until(lambda: liar.reports)
-    liar.tell("depot-a")
-    wait_until(lambda asked=liar.asked: liar.asked > asked + 2)
-    liar.reports.clear()
+    wait_until(lambda: broker.reports)
+    broker.tell("depot-a")
+    wait_until(lambda asked=broker.asked: broker.asked > asked + 2)
+    broker.reports.clear()
     assert ask(depot, web) == CONTENT
-    wait_until(lambda: liar.reports)
-    ((leg,),) = (report["legs"] for report in liar.reports)
+    wait_until(lambda: broker.reports)
+    ((leg,),) = (report["legs"] for report in broker.reports)
     assert (leg["host"], leg["port"], leg["sessions"], leg["failures"]) == ("127.0.0.1", web.port, 1, 0)
     assert 0 < leg["connect_seconds"] < PATIENCE
     assert 0 < leg["round_trip"] < PATIENCE
     assert leg["loss"] is leg["rate"] is None  # the depot has received, not sent
-    wait_until(lambda asked=liar.asked: liar.asked > asked + 2)
-    assert len(liar.reports) == 1
+    wait_until(lambda asked=broker.asked: broker.asked > asked + 2)
+    assert len(broker.reports) == 1
 
 
-def test_a_report_that_the_broker_did_not_take_is_sent_again(run, liar, web):
-    liar.tell("depot-a")
+def test_a_report_that_the_broker_did_not_take_is_sent_again(run, broker, web):
+    broker.tell("depot-a")
     (depot,) = run("depot-a")
-    wait_until(lambda: liar.asked)
-    liar.busy = True
+    wait_until(lambda: broker.asked)
+    broker.busy = True
     assert ask(depot, web) == CONTENT
     wait_until(lambda: "busy" in depot.errors.read_text())
     (line,) = depot.errors.read_text().splitlines()
     assert line.isprintable()
     assert len(line) < 1000
-    assert liar.reports == []
-    liar.busy = False
-    wait_until(lambda: liar.reports)
-    ((leg,),) = (report["legs"] for report in liar.reports)
+    assert broker.reports == []
+    broker.busy = False
+    wait_until(lambda: broker.reports)
+    ((leg,),) = (report["legs"] for report in broker.reports)
     assert (leg["port"], leg["sessions"]) == (web.port, 1)
 
 
-def test_a_broker_that_never_answers_does_not_delay_the_end(run, liar):
-    liar.answers["depot-a"] = None
+def test_a_broker_that_never_answers_does_not_delay_the_end(run, broker):
+    broker.answers["depot-a"] = None
     (depot,) = run("depot-a")
-    wait_until(lambda: liar.asked)
+    wait_until(lambda: broker.asked)
     assert depot.stop(signal.SIGTERM) == 0
-    assert not liar.over.is_set()
+    assert not broker.over.is_set()
 
 
 def test_numbers_of_an_answer_are_bounded():
     lists = {"measure": ["127.0.0.1:1"] * 1000, "table": [entry(ELSEWHERE)] * 10_000, "depots": []}
-    told = Instructions.read(json.dumps(SOME | lists | {"seconds": 1e9}), "depot-a")
-    assert (told.seconds, len(told.measure), len(told.table)) == (LONGEST, MOST_MEASURED, 1)
+    instructions = Instructions.read(json.dumps(SOME | lists | {"seconds": 1e9}), "depot-a")
+    assert (instructions.seconds, len(instructions.measure), len(instructions.table)) == (LONGEST, MOST_MEASURED, 1)

@@ -210,7 +210,7 @@ async def test_first_bytes_are_encrypted(run, grid, tmp_path):
             await writer.wait_closed()
 
 
-def test_a_loose_route_goes_where_the_table_says(web, run, tmp_path):
+def test_loose_route_follows_the_table(web, run, tmp_path):
     (last,) = run(LOOPBACK)
     table = tmp_path / "table"
     table.write_text(f'[[next]]\ndestinations = ["127.0.0.0/8:{web.port}"]\ndepot = "{last.place}"\n')
@@ -562,7 +562,7 @@ def test_a_request_with_a_surrogate_is_refused(run, web):
     assert refusal(route, place(web), data).code == "malformed"
 
 
-def test_what_is_no_request_is_refused_and_logged(run):
+def test_invalid_requests_are_refused_and_logged(run):
     (depot,) = run(())
     for data in (b"\0\0\0", b"SSH-2.0-x\r\n\r\n", MAGIC + b"\xff" * 100, b"\x04\x01", b"GET / HTTP/1.1\r\n\r\n"):
         with socket.create_connection(depot.place, PATIENCE) as sock:

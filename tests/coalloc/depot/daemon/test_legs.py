@@ -105,7 +105,7 @@ def test_the_number_of_names_is_limited():
     assert len(book._named.all[FTP.host]) == MOST_PLACES
 
 
-def test_what_could_not_be_reported_is_reported_later():
+def test_measurements_that_could_not_be_reported_are_reported_later():
     book = LegBook()
     book.connected(NUMERIC, NUMERIC.host, 0.1)
     book.restore(book.take())

@@ -50,7 +50,7 @@ def test_without_options_a_depot_serves_this_machine(client: str):
 
 
 @pytest.mark.parametrize("client", ["192.0.2.1", "10.0.0.1", "fe80::1", "2001:db8::1", "::ffff:192.0.2.1"])
-def test_without_options_a_depot_serves_nobody_else(client: str):
+def test_depot_without_options_refuses_other_machines(client: str):
     with pytest.raises(DepotFailure, match="does not serve"):
         permission(DepotSettings(), client, Opening(TO, "", b""), NOW)
 

@@ -166,7 +166,7 @@ def test_the_peer_reaches_the_destination_over_the_port_byte_for_byte(run, serve
     assert (ended["session"], ended["end"]) == (line["session"], "closed")
 
 
-def test_a_stranger_gets_nothing_and_disturbs_nobody(run, server):
+def test_stranger_gets_nothing_and_does_not_disturb_the_port(run, server):
     depot = run(*LOOPBACK)
     session, answer = ask(depot, place(server), connections=1)
     with closing(session):
@@ -212,7 +212,7 @@ def test_a_reset_is_carried_over_in_both_directions(run, server):
             ends[1 - dies].close()
 
 
-def test_a_destination_that_refuses_is_a_reset_and_the_client_is_told(run, server):
+def test_refusal_by_the_destination_is_a_reset_and_is_reported_to_the_client_once(run, server):
     depot = run(*LOOPBACK)
     to = place(server)
     server.close()
@@ -254,7 +254,7 @@ def hold(session: socket.socket) -> "subprocess.Popen[bytes]":
     return subprocess.Popen(words, pass_fds=[session.fileno()])
 
 
-def test_what_a_client_sends_after_its_request_ends_the_port(run, server):
+def test_bytes_after_the_request_close_the_port(run, server):
     depot = run(*LOOPBACK)
     session, answer = ask(depot, place(server))
     with closing(session):

@@ -113,7 +113,7 @@ def test_a_proof_for_a_later_depot_needs_the_link_that_only_the_depot_before_it_
         {"visited": "x"},
     ],
 )
-def test_what_is_malformed_is_refused(changed: dict):
+def test_malformed_headers_are_refused(changed: dict):
     with pytest.raises(DepotFailure) as refused:
         SessionHeader.decode(encoded(fields(**changed)))
     assert refused.value.code in ("malformed", "loop")

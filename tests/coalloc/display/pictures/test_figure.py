@@ -31,17 +31,17 @@ def test_a_line_a_pair_in_the_order_of_their_beginnings():
     assert len(second.get_paths()) == 1
 
 
-def test_what_is_side_by_side_lies_in_lanes():
+def test_concurrent_bars_are_drawn_in_separate_lanes():
     axes = drawn([Bar("a", "b", "x", 0, 3, 5), Bar("a", "b", "y", 1, 2, 5)])
     assert len(axes.collections) == 2
 
 
-def test_of_too_many_lines_those_with_most_bytes_are_drawn():
+def test_only_the_lines_with_most_bytes_are_drawn():
     axes = drawn([Bar("a", str(i), "x", i, i + 1, i) for i in range(9)], most=3)
     assert [label.get_text() for label in axes.get_yticklabels()] == ["a → 6", "a → 7", "a → 8"]
 
 
-def test_nothing_is_drawn_of_nothing():
+def test_figure_without_bars_is_empty():
     assert list(drawn([]).collections) == []
 
 

@@ -180,7 +180,7 @@ def translate(monkeypatch):
 
 
 @pytest.mark.parametrize("prevent", [refuse, drop, translate])
-async def test_where_the_server_cannot_connect_to_us_one_stream_does_it(gridftp_server, monkeypatch, caplog, prevent):
+async def test_one_stream_is_used_if_the_server_cannot_connect_back(gridftp_server, monkeypatch, caplog, prevent):
     caplog.set_level(logging.DEBUG, "coalloc")
     content = random_file(gridftp_server.root / "file", 5 * SIZE)
     prevent(monkeypatch)
@@ -194,7 +194,9 @@ async def test_where_the_server_cannot_connect_to_us_one_stream_does_it(gridftp_
 
 
 @pytest.mark.parametrize("prevent", [refuse, drop, translate])
-async def test_who_wishes_for_streams_has_them_all_the_same(gridftp_server, content, monkeypatch, prevent):
+async def test_source_with_several_streams_works_without_connections_back(
+    gridftp_server, content, monkeypatch, prevent
+):
     prevent(monkeypatch)
     known = GridFTPFindings()
     second = GridFTPSource(gridftp_server.url("file"), options(streams=2), known, 1)
@@ -207,7 +209,9 @@ async def test_who_wishes_for_streams_has_them_all_the_same(gridftp_server, cont
 
 
 @pytest.mark.parametrize("prevent", [refuse, drop, translate])
-async def test_who_was_only_to_help_does_not(gridftp_server, content, monkeypatch, prevent):
+async def test_additional_session_fails_if_the_server_cannot_connect_back(
+    gridftp_server, content, monkeypatch, prevent
+):
     prevent(monkeypatch)
     known = GridFTPFindings()
     async with opened(GridFTPSource(gridftp_server.url("file"), options(), known, 1)) as helper:

@@ -58,7 +58,7 @@ async def test_whole_file_and_odd_ranges(start_gridftp, tmp_path, host, known):
             assert await collect(source, start, end) == content[start:end]
 
 
-async def test_stat_tells_size_and_what_changes_with_the_file(gridftp_server, content):
+async def test_stat_returns_size_and_validator_of_the_current_file(gridftp_server, content):
     async with opened(source_of(gridftp_server)) as source:
         before = await source.open()
         assert (before.size, before.ranged) == (SIZE, True)
@@ -160,7 +160,7 @@ async def test_cancelled_at_any_moment_it_stays_usable(gridftp_server, content, 
             assert await collect(source, rounds, rounds + 5000) == content[rounds : rounds + 5000]
 
 
-async def test_what_deliver_raises_comes_out(gridftp_server, content, known):
+async def test_fetch_raises_the_error_of_deliver(gridftp_server, content, known):
     def deliver(start, end, data):
         raise OSError("disk full")
 

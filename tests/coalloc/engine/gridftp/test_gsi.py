@@ -74,9 +74,9 @@ async def test_a_connection_is_kept_if_it_needs_no_authentication(
 
 async def test_a_checksum_beside_a_fetch(gsi_server, content, as_alice):
     async with opened(source_of(gsi_server)) as fetched:
-        received, said = await asyncio.gather(collect(fetched, 0, SIZE), fetched.checksum("md5", 0, SIZE))
+        received, digest = await asyncio.gather(collect(fetched, 0, SIZE), fetched.checksum("md5", 0, SIZE))
     assert received == content
-    assert said == hashlib.md5(content).hexdigest()
+    assert digest == hashlib.md5(content).hexdigest()
 
 
 @pytest.mark.parametrize("name", ["data-ä", "with space", "日本", "50%"])
@@ -136,7 +136,7 @@ def test_one_proxy_of_grid_proxy_init_serves_us_and_globus_url_copy(gsi_server, 
     assert asyncio.run(fetch()) == theirs.read_bytes() == content
 
 
-async def test_nobody_but_the_server_may_send_data(gsi_server, content, as_alice, monkeypatch):
+async def test_data_connection_without_the_delegated_proxy_is_refused(gsi_server, content, as_alice, monkeypatch):
     """The server authenticates in mode A with the proxy that it was given; here the client takes it for another one."""
     offer(monkeypatch, "A")
     async with opened(source_of(gsi_server)) as fetched:

@@ -128,7 +128,7 @@ def test_alerts_in_place_of_words(grid, alice_proxy, alert, error):
         context.step(bytes([21, 3, 3, 0, 2, 2, alert]))
 
 
-def test_what_is_no_tls(grid, alice_proxy):
+def test_answers_that_are_not_tls_are_refused(grid, alice_proxy):
     context = client(grid, alice_proxy)
     context.step()
     with pytest.raises(Unsupported, match="no agreement on TLS"):

@@ -45,7 +45,7 @@ def test_the_proxy_comes_first_and_variables_before_default_places(home, tmp_pat
     assert find_credential() == Credential(named, named)
 
 
-def test_nothing_found(home, tmp_path):
+def test_missing_credential_is_an_error_with_a_remedy(home, tmp_path):
     with pytest.raises(PermissionRefused, match=f"neither {tmp_path}/x509up_u") as caught:
         find_credential()
     assert "grid-proxy-init" in caught.value.remedy

@@ -62,21 +62,21 @@ def test_a_signed_proxy_is_accepted_by_openssl(grid, alice, alice_proxy, request
 
 
 @pytest.mark.parametrize("policy", [INHERIT_ALL, LIMITED])
-def test_what_is_delegated_is_limited_and_ends_the_chain(alice, request_of_a_server, policy):
+def test_delegated_proxy_is_limited_and_ends_the_chain(alice, request_of_a_server, policy):
     signed = sign_proxy(request_of_a_server, credential(alice.proxy(policy=policy)))
     text = openssl("x509", "-inform", "DER", "-noout", "-text", given=signed).decode()
     assert f"Policy Language: {LIMITED}" in text
     assert "Path Length Constraint: 0" in text
 
 
-def test_what_is_delegated_lasts_an_hour_at_most(alice_proxy, request_of_a_server):
+def test_delegated_proxy_lasts_an_hour_at_most(alice_proxy, request_of_a_server):
     signed = load_der_x509_certificate(sign_proxy(request_of_a_server, credential(alice_proxy)))
     assert signed.not_valid_after_utc - signed.not_valid_before_utc == timedelta(hours=1)
     assert signed.not_valid_before_utc <= datetime.now(UTC) < signed.not_valid_after_utc
 
 
 @pytest.mark.parametrize("oldest", [True, False])
-def test_what_is_delegated_lasts_no_longer_than_ours(alice, request_of_a_server, tmp_path, oldest, monkeypatch):
+def test_delegated_proxy_expires_no_later_than_our_chain(alice, request_of_a_server, tmp_path, oldest, monkeypatch):
     """The same holds for all our dependencies."""
     ours = alice.proxy(days=1)
     ours = (ours if oldest else alice).proxy(days=1)
@@ -92,7 +92,7 @@ def test_a_request_that_makes_no_sense(alice_proxy, request_of_a_server, spoil):
         sign_proxy(spoil(request_of_a_server), credential(alice_proxy))
 
 
-def test_without_the_extra_the_error_says_what_to_install(alice_proxy, monkeypatch):
+def test_error_without_the_extra_names_the_package_to_install(alice_proxy, monkeypatch):
     monkeypatch.setitem(sys.modules, "cryptography", None)
     with pytest.raises(Unsupported) as caught:
         own_subject(credential(alice_proxy))
@@ -160,7 +160,7 @@ async def test_a_server_that_insists_gets_nothing_unless_its_very_name_is_allowe
 
 
 @pytest.mark.parametrize("allowed", ["localhost", "LOCALHOST."])
-async def test_a_server_that_is_allowed_gets_a_limited_proxy_and_this_is_told(grid, as_alice, caplog, allowed):
+async def test_allowed_server_gets_a_limited_proxy_and_a_warning_is_logged(grid, as_alice, caplog, allowed):
     warn_once.cache_clear()
     caplog.set_level(logging.WARNING)
     async with GreedyServer(grid, grid.localhost) as server:
@@ -170,8 +170,8 @@ async def test_a_server_that_is_allowed_gets_a_limited_proxy_and_this_is_told(gr
     (proxy,) = server.delegated
     text = openssl("x509", "-inform", "DER", "-noout", "-text", given=proxy).decode()
     assert f"Policy Language: {LIMITED}" in text
-    told = [record.getMessage() for record in caplog.records if "delegated" in record.getMessage()]
-    assert told == [
+    messages = [record.getMessage() for record in caplog.records if "delegated" in record.getMessage()]
+    assert messages == [
         f"localhost:{server.port} insists on a proxy: a limited one, valid for an hour at most, was delegated to it"
     ]
 

@@ -98,9 +98,9 @@ async def test_a_list_that_is_not_valid_now(gsi_server, content, grid, folder, s
             await fetched(gsi_server)
         return
     assert await fetched(gsi_server) == await fetched(gsi_server) == content
-    (said,) = warned()
-    assert f"the revocation list of {CA} has expired, or is not valid yet" in said
-    assert "fetch-crl" in said
+    (message,) = warned()
+    assert f"the revocation list of {CA} has expired, or is not valid yet" in message
+    assert "fetch-crl" in message
 
 
 @pytest.mark.parametrize(
@@ -109,8 +109,8 @@ async def test_a_list_that_is_not_valid_now(gsi_server, content, grid, folder, s
 async def test_no_list_that_can_be_read(gsi_server, content, folder, stem, warned, spoil):
     spoil(folder / f"{stem}.r0")
     assert await fetched(gsi_server) == await fetched(gsi_server) == content
-    (said,) = warned()
-    assert f"there is no revocation list of {CA}" in said
+    (message,) = warned()
+    assert f"there is no revocation list of {CA}" in message
 
 
 async def test_a_server_below_a_revoked_authority(grid, folder, stem):
@@ -189,8 +189,8 @@ async def test_an_absent_policy_warns_once(gsi_server, content, grid, folder, st
     grid.revoke(to=folder / f"{stem}.r0")
     (folder / f"{stem}.signing_policy").unlink()
     assert await fetched(gsi_server) == await fetched(gsi_server) == content
-    (said,) = warned()
-    assert f"there is no signing policy of {CA}" in said
+    (message,) = warned()
+    assert f"there is no signing policy of {CA}" in message
 
 
 def test_a_survey_names_what_is_missing(grid, folder, stem):
@@ -255,7 +255,7 @@ def test_policies(text, allowed):
         "<<<<<<< a",
     ],
 )
-def test_what_cannot_be_read_of_a_policy_allows_nothing(condition):
+def test_unreadable_condition_of_a_policy_allows_no_names(condition):
     begun = f"access_id_CA X509 '{CA}'\npos_rights globus CA:sign\n"
     assert may_sign(begun, CA, "/O=G/CN=a")
     assert may_sign(f"\ufeff# a comment\n\n  # 'another\n{begun}", CA, "/O=G/CN=a")
@@ -295,7 +295,7 @@ def test_names_and_hashes_are_those_of_openssl(tmp_path, subject, kind):
 
 
 @pytest.mark.parametrize("kind", ["certificate", "list"])
-def test_whatever_is_cut_is_no_more_than_a_value_error(grid, tmp_path, kind):
+def test_truncated_or_altered_der_raises_only_value_error(grid, tmp_path, kind):
     if kind == "list":
         read, der = revocation_list, from_pem(grid.revoke(grid.localhost, to=tmp_path / "l").read_bytes(), b"X509 CRL")
     else:

@@ -19,27 +19,27 @@ LISTING = b"Type=cdir; .\r\nType=dir;Size=1; a b\r\nType=file;Size=7;Modify=2024
 
 
 @given(st.lists(PAIRS))
-def test_each_range_is_news_once(told):
+def test_each_range_is_news_once(reported):
     progress, news = Progress(), Intervals()
-    for pairs in told:
+    for pairs in reported:
         words = ",".join(f"{start}-{end}" for start, end in pairs)
         for start, end in progress.hear(Reply(111, (f"Range Marker {words}",))):
             assert news.within(start, end) == []
             news.add(start, end)
-    assert list(news) == list(Intervals(pair for pairs in told for pair in pairs))
+    assert list(news) == list(Intervals(pair for pairs in reported for pair in pairs))
     assert progress.bytes == news.total
 
 
 def test_stripes_are_counted_together():
     progress = Progress()
     for stripe, count in [(0, 5), (1, 7), (0, 10)]:
-        said = (f"Stripe Index: {stripe}", f"Stripe Bytes Transferred: {count}")
-        assert progress.hear(Reply(112, ("Perf Marker", "Timestamp: 1.5", *said, "End."))) == []
+        fields = (f"Stripe Index: {stripe}", f"Stripe Bytes Transferred: {count}")
+        assert progress.hear(Reply(112, ("Perf Marker", "Timestamp: 1.5", *fields, "End."))) == []
     assert (progress.bytes, progress.reported) == (17, True)
 
 
 @given(st.text(), st.sampled_from([111, 112, 150]))
-def test_nonsense_tells_nothing(text, code):
+def test_arbitrary_markers_give_no_negative_progress(text, code):
     progress = Progress()
     progress.hear(Reply(code, (text,)))
     assert progress.bytes >= 0
@@ -56,7 +56,7 @@ def test_a_listing_in_any_pieces(cuts):
 
 
 @pytest.mark.parametrize(
-    ("said", "entries", "omitted"),
+    ("text", "entries", "omitted"),
     [
         ("Type=cdir;X.count=5; .\nType=pdir; ..\nType=file; a\n", ["a"], [("hidden", 2)]),
         ("Type=cdir;X.count=3; .\nType=pdir; ..\nType=file; a\n", ["a"], []),
@@ -72,16 +72,16 @@ def test_a_listing_in_any_pieces(cuts):
         ("Type=cdir;X.count=4; /d\nType=pdir; /\nType=file; /d/a\n", ["a"], [("hidden", 1)]),
     ],
 )
-def test_what_a_listing_leaves_out_is_told(said, entries, omitted):
+def test_listing_reports_omitted_entries(text, entries, omitted):
     lines = Listing()
-    assert [entry.name for entry in lines.feed(said.encode())] == entries
+    assert [entry.name for entry in lines.feed(text.encode())] == entries
     assert [(each.kind, each.entries) for each in lines.close()] == omitted
 
 
-@pytest.mark.parametrize("said", [b"Type=file; a", b"Type=file; a\r\nType=file; b", b"Type=cdir; .\r\nT"])
-def test_a_listing_that_ends_within_a_line_is_lost(said):
+@pytest.mark.parametrize("data", [b"Type=file; a", b"Type=file; a\r\nType=file; b", b"Type=cdir; .\r\nT"])
+def test_a_listing_that_ends_within_a_line_is_lost(data):
     lines = Listing()
-    lines.feed(said)
+    lines.feed(data)
     with pytest.raises(ConnectionLost):
         lines.close()
 
@@ -119,7 +119,7 @@ def test_lines_without_names_without_end_are_too_much(monkeypatch):
         (112, "Stripe Bytes Transferred: " + " " * 60_000),
     ],
 )
-def test_numbers_that_are_none_tell_nothing(code, line):
+def test_markers_with_invalid_numbers_are_ignored(code, line):
     progress = Progress()
     assert progress.hear(Reply(code, ("Perf Marker", *[line] * 10))) == []
     assert not progress.reported

@@ -110,7 +110,7 @@ async def says(greeting):
 
 
 @pytest.mark.parametrize("greeting", [b"SSH-2.0-OpenSSH_9.2\r\n", b"HTTP/1.0 200 OK\r\n", b"\x15\x03\x01\n", b""])
-async def test_what_is_no_ftp_server(greeting):
+async def test_servers_of_other_protocols_fail_permanently(greeting):
     async with says(greeting) as url:
         error = await failure(url, connect_seconds=1.5)
     assert isinstance(error, NotThatProtocol)

@@ -56,7 +56,7 @@ def test_replies_do_not_depend_on_how_bytes_arrive(places):
 
 
 @pytest.mark.parametrize("line", [b"SSH-2.0-OpenSSH_9.2", b"HTTP/1.1 400 Bad Request", b"", b"22", b"999 x", b"2200 x"])
-def test_what_is_no_reply_is_refused(line):
+def test_lines_that_are_no_replies_are_refused(line):
     with pytest.raises(NotThatProtocol):
         ReplyReader().feed(line)
 

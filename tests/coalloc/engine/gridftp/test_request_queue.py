@@ -78,7 +78,7 @@ def test_each_byte_is_delivered_to_its_range(asked, sizes):
     assert (turns.left, turns.first, turns.wanted, turns.ended) == (0, None, False, len(asked))
 
 
-def test_what_is_no_longer_wanted_is_skipped():
+def test_bytes_of_ended_ranges_are_skipped():
     turns = RangeRequests()
     first, second = Asked(turns, 0, 100), Asked(turns, 500, 600)
     first.turn.end()
@@ -97,7 +97,7 @@ def test_a_range_that_ends_short_is_over_and_incomplete():
     assert after.right
 
 
-def test_what_deliver_raises_ends_its_range_only():
+def test_error_of_deliver_ends_only_its_own_range():
     turns, over = RangeRequests(), Future()
 
     def fail(start, end, data):
@@ -110,7 +110,7 @@ def test_what_deliver_raises_ends_its_range_only():
     assert after.right
 
 
-def test_all_are_told_when_nothing_more_comes():
+def test_end_of_the_queue_fails_all_its_requests():
     turns, error = RangeRequests(), ValueError()
     asked = [Asked(turns, 0, 100), Asked(turns, 100, 200)]
     turns.end(error)
@@ -119,12 +119,12 @@ def test_all_are_told_when_nothing_more_comes():
 
 
 @pytest.mark.parametrize("wire", [sent(0, 10), header(EOD), header(0, 5) + b"x"])
-def test_what_no_one_asked_for_is_an_error(wire):
+def test_unrequested_bytes_are_an_error(wire):
     with pytest.raises(ServerSays, match="not requested"):
         RangeRequests().feed(memoryview(wire))
 
 
-def test_a_server_that_closes_the_connection_says_so():
+def test_close_flag_marks_the_connection_as_closed():
     turns = RangeRequests()
     asked = Asked(turns, 0, 10)
     turns.feed(memoryview(header(0, 10) + CONTENT[:10] + header(EOF | EOD | CLOSE, offset=1)))

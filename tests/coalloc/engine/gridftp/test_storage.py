@@ -44,7 +44,7 @@ async def listed(store, path):
     return {entry.name: entry async for entries in store.list(str(path)) for entry in entries}
 
 
-async def test_what_servers_tell_of_a_file_a_directory_and_a_link(store, root):
+async def test_servers_describe_files_directories_and_links(store, root):
     (root / "file").write_bytes(b"x" * 1000)
     os.utime(root / "file", (0, 1_600_000_000))
     (root / "file").chmod(0o640)
@@ -102,7 +102,7 @@ async def test_a_relative_path_makes_no_sense(store):
         await store.stat("file")
 
 
-async def test_refusals_can_be_told_apart(store, root):
+async def test_each_refusal_raises_its_own_error(store, root):
     (root / "full").mkdir()
     (root / "full" / "file").touch()
     for error, call, path in [
@@ -132,7 +132,7 @@ async def test_refusals_can_be_told_apart(store, root):
     assert store.usable
 
 
-async def test_what_the_server_may_not_do(start_gridftp, tmp_path):
+async def test_missing_permission_of_the_server_is_reported(start_gridftp, tmp_path):
     if os.geteuid():
         pytest.skip("a server needs root to become nobody")
     tmp_path.chmod(0o755)
@@ -161,7 +161,7 @@ async def test_a_large_directory_comes_in_parts(store, root):
     assert max(parts) < 5000
 
 
-async def test_a_listing_that_is_left_early_ends_the_session_and_says_so(store, root):
+async def test_abandoned_listing_makes_the_session_unusable(store, root):
     for number in range(20_000):
         (root / f"a-rather-long-name-of-a-file-{number}").touch()
     listing = store.list(str(root))
@@ -190,7 +190,7 @@ async def test_touch_link_and_checksum(store, root):
 
 
 @pytest.mark.parametrize(("computed", "left"), [(("MD5",), True), (None, False)])
-async def test_a_checksum_that_is_refused_says_nothing_of_others_unless_the_command_is_unknown(computed, left):
+async def test_refused_checksum_excludes_other_algorithms_only_if_cksm_is_unknown(computed, left):
     offered = ("SIZE", "CKSM SHA256:1;MD5:2")
     plain = PlainFTP(b"content", features=offered, checksums=computed)
     async with serve(plain) as server, await storage(server.url) as store:

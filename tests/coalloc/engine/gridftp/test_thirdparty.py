@@ -103,7 +103,7 @@ async def test_many_small_files_on_one_pair(servers, pair):
     assert [(sink.root / f"-{number}").read_bytes() for number in range(500)] == contents
 
 
-async def test_what_the_source_refuses_harms_no_other_file(servers, pair):
+async def test_refusals_by_the_source_harm_no_other_file(servers, pair):
     source, sink = servers
     content = random_file(source.root / "file", 1000)
     names = [f"{source.root}/file" if number % 3 else f"{source.root}/none" for number in range(100)]
@@ -116,7 +116,7 @@ async def test_what_the_source_refuses_harms_no_other_file(servers, pair):
     assert pair.usable
 
 
-async def test_what_the_sink_refuses_never_counts_whatever_the_source_says_meanwhile(start_gridftp, tmp_path):
+async def test_bytes_refused_by_the_sink_never_count(start_gridftp, tmp_path):
     source = start_gridftp(tmp_path / "source", "127.0.0.2")
     closed = start_gridftp(tmp_path / "sink", "127.0.0.3", options=["-restrict-paths", f"R{tmp_path}"])
     (source.root / "a").write_bytes(bytes(300_000))
@@ -152,12 +152,12 @@ async def test_no_file_counts_as_copied_that_comes_behind_one_the_sink_refuses(s
     assert not pair.usable
 
 
-@pytest.mark.parametrize("said", [999, 1001])
-async def test_a_file_of_another_size(servers, pair, said):
+@pytest.mark.parametrize("size", [999, 1001])
+async def test_a_file_of_another_size(servers, pair, size):
     source, sink = servers
     random_file(source.root / "file", 1000)
     with pytest.raises(ReplicaChanged, match="1000"):
-        await pair.copy(f"{source.root}/file", f"{sink.root}/file", said)
+        await pair.copy(f"{source.root}/file", f"{sink.root}/file", size)
     await pair.copy(f"{source.root}/file", f"{sink.root}/file", 1000)
 
 
@@ -217,9 +217,9 @@ class LateNews:
         up = asyncio.create_task(self._pass(reader, to_there))
         self._stack.push_async_callback(cancelled, up)
         with suppress(ConnectionError):
-            while said := await there.read(65536):
-                writer.write(said)
-                if number == 1 and b"\n500 " in said:
+            while data := await there.read(65536):
+                writer.write(data)
+                if number == 1 and b"\n500 " in data:
                     await writer.drain()
                     self._refused.set()
         if number == 0:
@@ -228,8 +228,8 @@ class LateNews:
 
     async def _pass(self, reader, writer):
         with suppress(ConnectionError):
-            while said := await reader.read(65536):
-                writer.write(said)
+            while data := await reader.read(65536):
+                writer.write(data)
         writer.close()
 
 
@@ -298,7 +298,7 @@ async def test_cancelling_ends_the_copy_at_the_servers_too(servers, pair):
     assert sizes[-1] < HUGE
 
 
-async def test_what_a_listener_raises_ends_the_copy(servers, pair):
+async def test_error_of_a_listener_ends_the_copy(servers, pair):
     source, sink = servers
     random_file(source.root / "file", SIZE)
 

@@ -186,7 +186,7 @@ async def scripted(answer: bytes, reader: asyncio.StreamReader, writer: asyncio.
         (b"", "gave no answer in time"),
     ],
 )
-async def test_what_is_no_depot_with_ports_is_left_out(servers, monkeypatch, answer, why):
+async def test_depot_without_ports_is_left_out_with_a_reason(servers, monkeypatch, answer, why):
     monkeypatch.setattr(data_routes, "OPEN_SECONDS", 0.5)
     async with raw_server(partial(scripted, answer)) as port:
         route, notice = await copied(servers, over(f"127.0.0.1:{port}"))
@@ -209,8 +209,8 @@ async def picky(server) -> AsyncIterator[int]:
         there, to_there = await asyncio.open_connection(server.host, server.port)
 
         async def back() -> None:
-            while said := await there.read(1 << 16):
-                writer.write(said)
+            while data := await there.read(1 << 16):
+                writer.write(data)
             writer.close()
 
         going = asyncio.create_task(back())

@@ -109,7 +109,7 @@ async def test_first_come_first_served(two):
     assert list(two.folder.iterdir()) == []
 
 
-async def test_of_all_that_wait_in_a_process_one_stands_in_line(two):
+async def test_only_one_waiter_of_a_process_stands_in_the_queue(two):
     held = both(two)
     async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
         waiting = [group.create_task(two.wait(SERVER)) for _ in range(100)]
@@ -122,7 +122,7 @@ async def test_of_all_that_wait_in_a_process_one_stands_in_line(two):
             (await each).release()
 
 
-async def test_nobody_overtakes_those_who_wait(two):
+async def test_waiting_process_gets_the_next_slot_first(two):
     first, _ = both(two)
     waiting = asyncio.create_task(two.wait(SERVER))
     await until(lambda: list(two.folder.glob("*.line.*")))
@@ -132,7 +132,7 @@ async def test_nobody_overtakes_those_who_wait(two):
         assert await waiting
 
 
-async def test_who_gives_up_or_is_killed_leaves_the_line(two):
+async def test_cancelled_and_killed_waiters_do_not_block_the_queue(two):
     held = both(two)
     waiting = [asyncio.create_task(two.wait(SERVER)) for _ in range(2)]
     await until(lambda: list(two.folder.glob("*.line.*")))
@@ -175,7 +175,7 @@ def test_all_users_share_a_folder_that_was_made_for_all(monkeypatch):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
-def test_what_a_killed_process_of_another_user_left_can_be_had(monkeypatch):
+def test_slot_of_a_killed_process_of_another_user_can_be_taken(monkeypatch):
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o1777)
         monkeypatch.setattr(server_slots, "SHARED", Path(folder))
@@ -189,7 +189,7 @@ def test_what_a_killed_process_of_another_user_left_can_be_had(monkeypatch):
                 mine.release()
 
 
-def test_a_folder_that_somebody_else_prepared_is_not_used(tmp_path):
+def test_directory_prepared_by_another_user_is_not_used(tmp_path):
     elsewhere, trap = tmp_path / "elsewhere", tmp_path / "trap"
     elsewhere.mkdir()
     trap.symlink_to(elsewhere)
@@ -210,7 +210,7 @@ async def test_a_cap_that_cannot_be_kept_is_no_reason_to_fail(tmp_path):
         assert await nowhere.wait(SERVER)
 
 
-def test_the_environment_says_how_many(monkeypatch):
+def test_environment_variable_sets_the_number_of_slots(monkeypatch):
     monkeypatch.delenv(server_slots.VARIABLE, raising=False)
     assert Slots.from_environment().most == server_slots.MOST
     monkeypatch.setenv(server_slots.VARIABLE, "3")
@@ -219,8 +219,8 @@ def test_the_environment_says_how_many(monkeypatch):
     assert Slots.from_environment() is None
 
 
-@pytest.mark.parametrize("said", ["0", "-1", "many", "", "1.5", "٣", "9" * 30])
-def test_a_number_that_makes_no_sense(monkeypatch, said):
-    monkeypatch.setenv(server_slots.VARIABLE, said)
+@pytest.mark.parametrize("value", ["0", "-1", "many", "", "1.5", "٣", "9" * 30])
+def test_a_number_that_makes_no_sense(monkeypatch, value):
+    monkeypatch.setenv(server_slots.VARIABLE, value)
     with pytest.raises(UsageError, match="COGET_CONNECTIONS"):
         Slots.from_environment()

@@ -67,7 +67,7 @@ NAMES = [
 
 @pytest.mark.parametrize("kind", PLANTED)
 @pytest.mark.parametrize("where", [".", str(OTHER), "1", "9" * 250, "\u0661"])
-def test_what_another_user_plants_costs_no_slot_of_the_first(folder, four, kind, where):
+def test_files_planted_by_another_user_take_no_slot(folder, four, kind, where):
     """A planted file with the id of a live process counts as the user's own, in the user's own directory."""
     held = []
     with another_user():
@@ -83,7 +83,7 @@ def test_what_another_user_plants_costs_no_slot_of_the_first(folder, four, kind,
         os.close(fd)
 
 
-async def test_a_user_who_holds_all_leaves_one_at_once_and_a_share_later(four, monkeypatch):
+async def test_second_user_gets_one_slot_at_once_and_a_share_later(four, monkeypatch):
     with another_user():
         assert len(all_of(four)) == 4
     mine = four.take(SERVER)
@@ -100,7 +100,7 @@ async def test_a_user_who_holds_all_leaves_one_at_once_and_a_share_later(four, m
         assert await waiting
 
 
-async def test_who_waits_is_patient_at_first(four):
+async def test_waiter_first_waits_for_slots_of_other_users(four):
     with another_user():
         held = all_of(four)
     assert four.take(SERVER)
@@ -114,7 +114,7 @@ async def test_who_waits_is_patient_at_first(four):
         assert await waiting
 
 
-async def test_nobody_stands_in_the_line_of_another_user(four):
+async def test_queue_of_another_user_does_not_delay_a_user(four):
     with another_user():
         held = all_of(four)
         waiting = asyncio.create_task(four.wait(SERVER))
@@ -139,7 +139,7 @@ def test_loans_beyond_a_share_are_wanted_when_another_user_waits(folder, four):
     assert not four.wanted(SERVER)
 
 
-def test_of_a_killed_process_of_another_user_nothing_counts(folder, four):
+def test_slots_of_killed_processes_of_another_user_do_not_count(folder, four):
     with another_user():
         (folder / str(OTHER)).mkdir()
         for number in range(4):
@@ -148,7 +148,7 @@ def test_of_a_killed_process_of_another_user_nothing_counts(folder, four):
 
 
 @pytest.mark.parametrize("kind", ["directory", "closed directory", "link", "file", "fifo"])
-def test_who_lays_something_in_place_of_anothers_directory_makes_that_one_uncounted(folder, four, tmp_path, kind):
+def test_user_whose_directory_is_occupied_by_another_user_has_no_limit(folder, four, tmp_path, kind):
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     with another_user():

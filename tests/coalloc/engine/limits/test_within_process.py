@@ -52,7 +52,7 @@ async def test_few_processes_run_at_once(tool, tmp_path, monkeypatch, act):
     assert len(counted(tool)) == len(urls)
 
 
-async def test_who_finds_no_place_for_a_process_gets_one_when_another_is_done(tool):
+async def test_source_without_a_free_process_gets_one_when_another_ends(tool):
     for _ in range(PROCESSES):
         await within_process.processes.here().acquire()
     source = open_source("sshftp://host.invalid/file", "auto", options())

@@ -127,7 +127,7 @@ async def test_a_session_that_sees_another_file_is_not_mixed_in():
             await collect(source, 0, SIZE)
 
 
-async def test_what_a_lost_session_leaves_is_taken_over():
+async def test_other_sessions_fetch_the_rest_of_a_lost_session():
     lost = Session(ConnectionLost("gone"), at=0)
     async with opened(parallel(Session(), lost, Session())) as source:
         assert await collect(source, 0, SIZE) == CONTENT
@@ -264,7 +264,7 @@ async def test_widening_between_ranges_and_to_fewer():
     assert all(session.spans for session in sessions)
 
 
-async def test_nothing_is_left_to_a_session_that_is_silent():
+async def test_silent_session_loses_its_whole_range_to_another():
     """The second session says nothing: the first takes over all that it has."""
     slow = Session(at=SIZE // 4)
     async with opened(parallel(Session(), slow)) as source:
@@ -342,7 +342,7 @@ async def test_a_route_that_fails_later_is_not_asked_about_the_end():
                 await question
 
 
-async def test_if_all_routes_fail_the_first_error_comes_out():
+async def test_first_error_is_raised_if_all_routes_fail():
     source = over_routes(Session(stat=Unreachable("closed")), Session(stat=Unreachable("no depot")))
     with pytest.raises(Unreachable, match="closed"):
         await source.open()
@@ -357,7 +357,7 @@ async def test_an_error_of_the_server_comes_out_at_once():
     await source.close()
 
 
-async def test_an_error_over_a_depot_is_not_the_last_word():
+async def test_error_over_a_depot_does_not_end_the_direct_route():
     connects = asyncio.Event()
     asyncio.get_running_loop().call_later(0.1, connects.set)
     direct, depot = Session(connects=connects), Session(stat=NoSuchFile("the depot has led elsewhere"))

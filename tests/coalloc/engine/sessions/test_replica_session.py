@@ -49,7 +49,7 @@ async def test_a_slot_is_held_from_open_to_close(gridftp_server, content, slots,
     assert held(slots) == 0
 
 
-async def test_who_finds_none_free_can_wait_for_one(gridftp_server, content, slots):
+async def test_source_without_a_free_slot_can_wait_for_one(gridftp_server, content, slots):
     one = Slots(slots.folder, 1)
     first, second = (source_at(gridftp_server.url("file"), one) for _ in range(2))
     await first.open()
@@ -68,7 +68,7 @@ async def test_who_finds_none_free_can_wait_for_one(gridftp_server, content, slo
     assert held(slots) == 0
 
 
-async def test_what_fails_to_open_gives_its_slot_back(gridftp_server, slots):
+async def test_failed_open_releases_its_slot(gridftp_server, slots):
     source = source_at(gridftp_server.url("missing"), slots)
     with pytest.raises(NoSuchFile):
         await source.open()
@@ -81,7 +81,7 @@ async def test_what_fails_to_open_gives_its_slot_back(gridftp_server, slots):
     assert held(slots) == 0
 
 
-async def test_what_fails_to_fetch_gives_its_slot_back_and_takes_another(gridftp_server, content, slots):
+async def test_failed_fetch_releases_its_slot_and_the_next_takes_another(gridftp_server, content, slots):
     source = source_at(gridftp_server.url("file"), slots)
     async with opened(source):
         with pytest.raises(SourceError):
@@ -138,7 +138,7 @@ async def test_sessions_that_are_not_granted_are_done_without(slow, slots):
         assert await collect(other, 0, 10) == content[:10]
 
 
-async def test_what_is_on_loan_goes_back_when_somebody_waits(slow, slots):
+async def test_borrowed_slot_is_released_when_another_source_waits(slow, slots):
     server, content = slow
     url = server.url("file")
     full, late = asyncio.Event(), source_at(url, slots)
@@ -162,7 +162,7 @@ async def test_what_is_on_loan_goes_back_when_somebody_waits(slow, slots):
     assert held(slots) == 0
 
 
-def test_what_is_at_no_server_is_not_counted(tmp_path, slots):
+def test_local_files_take_no_slot(tmp_path, slots):
     content = random_file(tmp_path / "file", 10)
 
     async def fetch():

@@ -149,14 +149,14 @@ def test_less_is_given_ahead_near_the_end(lasts, free):
     assert work.free(fair=int(lasts * 1e6), lasts=lasts) == free
 
 
-def test_what_is_here_is_not_fetched():
+def test_skipped_ranges_are_not_fetched():
     skip = [(1_000_000, 15_000_000), (15_500_000, 39_000_000)]
     _, sessions = fetched(*[lambda: Far(1e6)] * 4, skip=skip)
     assert sum(session.sent for session in sessions) == SIZE - 14_000_000 - 23_500_000
     assert all(session.sent for session in sessions)
 
 
-def test_those_that_queue_help_one_that_does_not():
+def test_pipelined_sessions_help_one_without_a_queue():
     """A session gets one slice at a time, as each is expensive; the others take the rest."""
     seconds, sessions = fetched(lambda: Far(1e6, queues=False), lambda: Far(3e6), lambda: Far(4e6))
     assert len(sessions[0].spans) < 10
@@ -176,7 +176,7 @@ def slots_of_the_test(monkeypatch):
 
 
 @pytest.mark.usefixtures("slots_of_the_test")
-def test_one_that_is_recalled_ends_with_what_it_has():
+def test_recalled_session_ends_with_its_delivered_bytes():
     lent = Far(2e6)
     delivered = count()
 
@@ -191,7 +191,7 @@ def test_one_that_is_recalled_ends_with_what_it_has():
     assert first.sent + lent.sent == SIZE
 
 
-def test_when_all_are_lost_at_once_it_is_said():
+def test_simultaneous_loss_of_all_sessions_is_reported():
     def make() -> Far:
         return Far(5e6, slow_at=1.0, then=None, queues=False)
 
@@ -200,7 +200,7 @@ def test_when_all_are_lost_at_once_it_is_said():
 
 
 @pytest.mark.parametrize("turns", range(8))
-def test_one_that_is_lost_while_another_fails_to_connect_is_said(turns):
+def test_loss_of_a_session_is_reported_while_another_fails_to_connect(turns):
     """A server that dies ends both in one turn of the event loop, in any order."""
     died = asyncio.Event()
 
@@ -223,7 +223,7 @@ def test_one_that_is_lost_while_another_fails_to_connect_is_said(turns):
 
 
 @pytest.mark.usefixtures("slots_of_the_test")
-def test_not_all_leave_that_are_recalled_at_once():
+def test_one_of_simultaneously_recalled_sessions_stays():
     lent = [Far(2e6, queues=False) for _ in range(3)]
     delivered = count()
 

@@ -21,7 +21,7 @@ try:
     log = read_log(Path(sys.argv[1]))
     print(len(log.observations), len(log.refused))
 except CoallocError as error:
-    told(error)
+    print_error(error)
 """
 LONGEST = 65_000
 HOSTILE = {
@@ -112,8 +112,8 @@ async def test_a_computed_column_takes_no_memory(tmp_path):
         database.execute(f"CREATE TABLE downloads (timestamp, host TEXT AS ({long}), transfer_time, transfer_size)")
         database.execute("INSERT INTO downloads VALUES ('2026-01-01', 1, 1)")
     database.close()
-    said = await limited(READ, str(path))
-    assert said.startswith("UsageError |")
+    output = await limited(READ, str(path))
+    assert output.startswith("UsageError |")
 
 
 def test_a_log_as_before_is_read(tmp_path):

@@ -66,7 +66,7 @@ def test_a_transfer_that_failed_is_an_observation_of_a_failure(tmp_path):
     ]
 
 
-def test_what_a_real_aria2_remembers(tmp_path):
+def test_server_statistics_of_a_real_aria2_are_read(tmp_path):
     if not shutil.which("aria2c"):
         (pytest.fail if os.environ.get("CI") else pytest.skip)("apt-get install aria2")
     root, stat, began = tmp_path / "export", tmp_path / "stat", time.time()
@@ -93,7 +93,7 @@ def zone(request, monkeypatch):
     time.tzset()
 
 
-def test_what_intake_esgf_downloaded(tmp_path, zone):
+def test_download_table_of_intake_esgf_is_read(tmp_path, zone):
     """intake-esgf's table `downloads`, created and filled with the statements of its database.py."""
     path, began = tmp_path / "download.db", time.time()
     with sqlite3.connect(path) as database:
@@ -140,7 +140,7 @@ def test_a_table_with_named_columns(tmp_path, pack):
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (b"", "begins with ''"),
         (b"when,what\n1,2\n", "'when,what'"),
@@ -149,10 +149,10 @@ def test_a_table_with_named_columns(tmp_path, pack):
         (gzip.compress(TABLE.encode(), mtime=0)[:60], "cannot be read"),
     ],
 )
-def test_what_is_no_log(tmp_path, content, said):
+def test_files_that_are_no_logs_are_refused(tmp_path, content, message):
     path = tmp_path / "x"
     path.write_bytes(content)
-    with pytest.raises(UsageError, match=said) as caught:
+    with pytest.raises(UsageError, match=message) as caught:
         read_log(path)
     assert caught.value.remedy
 
@@ -173,7 +173,7 @@ def test_a_line_that_does_not_end_is_no_log(tmp_path):
         read_log(path)
 
 
-def test_what_is_not_there_and_other_databases(tmp_path):
+def test_missing_files_and_other_databases_are_refused(tmp_path):
     with pytest.raises(UsageError, match="cannot be read: No such file"):
         read_log(tmp_path / "none")
     path = tmp_path / "other.db"

@@ -26,7 +26,7 @@ def test_rates(text, bytes_per_second):
 
 
 @pytest.mark.parametrize("text", ["100 Mb/s", "fast", "", "-1 MB/s", "1 GB", "1e400", "5 MB/s and more", "1 PB e9"])
-def test_what_is_no_rate(text):
+def test_invalid_rates_are_refused_with_an_example(text):
     with pytest.raises(ValueError, match=r"write for example 200 Mbit/s or 25 MB/s"):
         units.rate(text)
 
@@ -36,7 +36,7 @@ def test_what_is_no_rate(text):
     [True, None, [1], float("inf"), float("nan"), -1, 1 << 70, 1 << 20_000],
     ids=lambda value: str(value)[:5] if value != 1 << 20_000 else "huge",
 )
-def test_what_is_no_number(value):
+def test_invalid_sizes_are_refused_with_an_example(value):
     with pytest.raises(ValueError, match="write for example 50 GB"):
         units.size(value)
 
@@ -53,6 +53,6 @@ def test_times_and_prices_are_read_as_they_were_written(value):
     assert units.price(units.show_price(value / 1e9)) == value / 1e9
 
 
-def test_what_is_long_and_means_nothing_is_soon_refused():
+def test_long_invalid_text_is_refused_quickly():
     with pytest.raises(ValueError, match="not understood"):
         units.rate("1" + 100_000 * " " + "x!")

@@ -53,7 +53,7 @@ def test_all_that_may_be_in_it():
     assert demand == Demand((File("run1.root", 8000 * MB, ("cern", "lyon"), ("desk",), 30.0, 600.0),), 10.0)
 
 
-def test_nothing_is_a_network_without_hosts():
+def test_empty_document_is_a_network_without_hosts():
     assert read("") == Scenario(Network({}, {}), Demand(()))
 
 
@@ -108,7 +108,7 @@ def test_yaml_may_use_its_anchors():
         ("budget: 10", "notes: 10", "line 18: notes: this key is unknown", "hosts, links"),
     ],
 )
-def test_what_makes_no_sense_is_told_with_its_place_and_a_remedy(old, new, message, remedy):
+def test_invalid_entries_are_reported_with_line_and_remedy(old, new, message, remedy):
     assert old in TEXT
     with pytest.raises(UsageError, match=rf"net\.yaml.*{message}") as caught:
         read(TEXT.replace(old, new, 1), "net.yaml")
@@ -123,7 +123,7 @@ def test_no_text_is_a_defect(text):
         read(text)
 
 
-def test_without_pyyaml_it_says_how_to_get_it(monkeypatch):
+def test_missing_pyyaml_is_reported_with_an_installation_command(monkeypatch):
     real = builtins.__import__
 
     def without(name, *args, **kwargs):
@@ -175,7 +175,7 @@ def scenarios(draw):
 
 
 @given(scenarios())
-def test_what_is_written_is_read_as_the_same(scenario):
+def test_written_scenario_is_read_back_unchanged(scenario):
     assert read(write(scenario)) == scenario
 
 

@@ -28,7 +28,7 @@ def test_it_fits():
     assert refusal(NETWORK, DEMAND, 1e30) is None
 
 
-def test_what_stands_in_the_way():
+def test_refusal_names_the_bottleneck():
     found = refusal(NETWORK, DEMAND, 8.5)
     assert found is not None
     assert found.short == 4.5 * MB
@@ -36,7 +36,7 @@ def test_what_stands_in_the_way():
     assert found.reason == "in 8.5 s, 4500000 bytes cannot pass all links into t"
 
 
-def test_what_no_time_is_enough_for():
+def test_unreachable_file_meets_no_deadline():
     demand = Demand((File("a", 5, ("alone",), ("t",)),))
     found = refusal(NETWORK, demand, 1e9)
     assert found is not None

@@ -84,7 +84,7 @@ def test_replicas_are_co_allocation():
     assert {(path.hosts, path.bytes) for path in plan.paths if path.file == "a"} >= {(("z", "t"), 33)}
 
 
-def test_who_does_not_relay_is_left_in_peace():
+def test_plan_avoids_hosts_that_do_not_relay():
     network = triangle()
     network = replace(network, hosts={**network.hosts, "y": Host("y", relays=False)})
     plan = least_makespan(network, TWO)
@@ -92,7 +92,7 @@ def test_who_does_not_relay_is_left_in_peace():
     assert (plan.method, plan.makespan) == ("direct", 1000)
 
 
-def test_what_takes_no_time_has_a_path_too():
+def test_files_that_take_no_time_have_a_path():
     files = (
         File("empty", 0, ("x",), ("t",)),
         File("there", 5, ("t", "x"), ("t",)),
@@ -120,7 +120,7 @@ def test_what_takes_no_time_has_a_path_too():
         ((File("a", 2**60, ("x",), ("t",)),), "too large"),
     ],
 )
-def test_what_cannot_be_planned_is_named(files: tuple[File, ...], message: str):
+def test_unplannable_files_are_refused_with_the_reason(files: tuple[File, ...], message: str):
     network = triangle()
     with pytest.raises(UsageError, match=message):
         least_makespan(replace(network, hosts={**network.hosts, "z": Host("z")}), Demand(files))
@@ -133,7 +133,7 @@ def test_a_capacity_that_is_too_large():
 
 
 @pytest.mark.parametrize("ask", [".least_makespan", ".plan", ".static.deadline.refusal"])
-def test_without_the_libraries_it_says_what_to_install(ask: str):
+def test_missing_libraries_are_named_in_the_error(ask: str):
     module, name = ask.rsplit(".", 1)
     code = f"""
 import sys
@@ -145,11 +145,11 @@ try:
 except UsageError as error:
     print(error)
 """
-    said = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert said.stdout == "plans need NumPy and SciPy\n"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout == "plans need NumPy and SciPy\n"
 
 
-def test_what_max_flow_answers_does_not_wait_for_the_solver_of_linear_programs():
+def test_plan_by_max_flow_does_not_load_the_linear_solver():
     """Loading the library takes longer than such a plan, during which nothing is sent."""
     code = """
 import sys
@@ -158,5 +158,5 @@ from coalloc.planner.network import Demand, File, Host, Link, LinkKey, Network
 network = Network.of((Host("x"), Host("t")), (Link(LinkKey("x", "t"), 5),))
 print(plan(network, Demand((File("a", 10, ("x",), ("t",)),))).makespan, "scipy.optimize" in sys.modules)
 """
-    said = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert said.stdout == "2 False\n"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout == "2 False\n"

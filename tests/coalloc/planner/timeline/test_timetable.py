@@ -41,7 +41,7 @@ def test_alone_the_narrow_way_would_take_fifteen():
     assert timeline(line(S1_D=7, S2_D=1, S3_D=4), WANTED, SECOND).count == 15
 
 
-def test_of_equal_schedules_the_one_with_fewer_transfers_is_taken_then_the_wider_links_then_the_earlier():
+def test_equal_timetables_are_ranked_by_transfers_then_link_width_then_time():
     network = line(A_D=2, A_B=9, A_C=9, B_D=2, C_D=3)
     assert {path.hosts for path in timeline(network, demand(A=2), SECOND).paths} == {("A", "D")}
     two = timeline(network, demand(A=5), SECOND)
@@ -56,7 +56,7 @@ def test_a_path_starts_where_the_index_is_smallest_and_goes_on_there():
     assert [path.hosts[0] for path in paths] == sorted((path.hosts[0] for path in paths), reverse=True)
 
 
-def test_the_paper_forgets_what_the_destination_can_take_in():
+def test_timetable_of_the_paper_ignores_the_limit_of_the_destination():
     network = Network.of(
         (Host("A"), Host("B"), Host("D", (Isp("", None, 10),))),
         (Link(LinkKey("A", "D"), 10), Link(LinkKey("B", "D"), 10)),
@@ -66,7 +66,7 @@ def test_the_paper_forgets_what_the_destination_can_take_in():
     assert timeline(network, files, SECOND).count == 10
 
 
-def test_what_is_there_later_is_sent_later():
+def test_files_available_later_are_sent_later():
     files = Demand((File("soon", 4, ("A",), ("D",)), File("late", 4, ("A",), ("D",), available=6.5)))
     network = line(A_D=2)
     found = timeline(network, files, SECOND)
@@ -91,7 +91,7 @@ def test_two_providers_of_one_host_are_two_ways_in():
     assert timeline(Network.of(hosts, links), demand(A=14), SECOND).count == 2
 
 
-def test_what_cannot_get_there_is_said():
+def test_unreachable_destination_is_reported():
     with pytest.raises(UsageError, match="no data can get from B to D"):
         timeline(line(A_D=1, D_B=1), demand(A=1, B=1), SECOND)
 
@@ -160,12 +160,12 @@ def corrupted(good: TimetableCertificate) -> dict[str, TimetableCertificate]:
 
 
 @pytest.mark.parametrize("how", corrupted(timeline(PAPER, WANTED, SECOND).certify()))
-def test_what_was_tampered_with_is_refused(how: str):
+def test_corrupted_timetables_are_refused(how: str):
     bad = corrupted(timeline(PAPER, WANTED, SECOND).certify())[how]
     assert faults(bad, PAPER, WANTED, SECOND) != []
 
 
-def test_a_dearer_flow_is_refused_whatever_its_prices():
+def test_more_expensive_flow_is_refused():
     network, files = line(A_D=2, A_B=2, B_D=2), demand(A=2)
     good = timeline(network, files, SECOND).certify()
     assert good.steps == 1

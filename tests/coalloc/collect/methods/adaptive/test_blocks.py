@@ -48,7 +48,7 @@ def test_pieces_are_as_large_as_a_pair_is_fast(rate, left, seconds, size):
     assert piece_size(rate, left, seconds) == min(size, MOST)
 
 
-def test_what_only_one_host_has_is_cut_first(stock: Stock):
+def test_pieces_that_only_one_host_holds_are_cut_first(stock: Stock):
     assert stock.lots() == {Lot(("x",), "", "t"): 100, Lot(("x", "y"), "", "t"): 60}
     assert stock.take("x", "t", 40, MOST) == A
     assert stock.take("x", "t", 40, MOST) == B  # the rest would be too small for a piece
@@ -62,7 +62,7 @@ def test_no_piece_is_larger_than_its_next_host_has_room_for(stock: Stock):
     assert stock.take("x", "t", 60, 30) == Piece("a", 0, 30)
 
 
-def test_what_is_staged_goes_first_and_counts_with_its_origin(ledger: Ledger, stock: Stock):
+def test_staged_pieces_go_first_and_count_with_their_origin(ledger: Ledger, stock: Stock):
     carry(ledger, stock, 1, "x", "y", stock.take("x", "t", 40, MOST))
     assert stock.lots() == {Lot(("x",), "", "t"): 60, Lot(("x",), "y", "t"): 40, Lot(("x", "y"), "", "t"): 60}
     assert stock.backlog == {"y": 40}
@@ -72,7 +72,7 @@ def test_what_is_staged_goes_first_and_counts_with_its_origin(ledger: Ledger, st
     assert stock.take("y", "t", 1, MOST) == A
 
 
-def test_what_is_under_way_is_not_counted_unless_it_is_sent_twice(ledger: Ledger, stock: Stock):
+def test_pieces_in_flight_are_not_counted_unless_sent_twice(ledger: Ledger, stock: Stock):
     ledger.send(Send(1, "x", "t", A))
     stock.count({1: "t"})
     assert stock.lots()[Lot(("x",), "", "t")] == 60
@@ -80,7 +80,7 @@ def test_what_is_under_way_is_not_counted_unless_it_is_sent_twice(ledger: Ledger
     assert stock.lots()[Lot(("x",), "", "t")] == 100
 
 
-def test_what_was_staged_at_a_host_that_is_gone_is_at_its_origin_again(ledger: Ledger, stock: Stock):
+def test_pieces_staged_at_a_lost_host_return_to_their_origin(ledger: Ledger, stock: Stock):
     carry(ledger, stock, 1, "x", "z", A)
     ledger.gone("z")
     stock.count({})
@@ -95,7 +95,7 @@ def test_an_origin_that_is_gone_leaves_what_is_staged_and_loses_the_rest(ledger:
     assert sorted(set(stock.missing())) == [("a", "t"), ("b", "t")]
 
 
-def test_nothing_is_lost_while_all_of_it_is_staged(ledger: Ledger, stock: Stock):
+def test_loss_of_an_origin_keeps_its_staged_pieces(ledger: Ledger, stock: Stock):
     carry(ledger, stock, 1, "x", "z", A)
     carry(ledger, stock, 2, "x", "z", B)
     ledger.gone("x")
@@ -131,7 +131,7 @@ def test_a_file_without_a_byte_is_a_piece_too():
     assert stock.lots() == {Lot((), "", "t"): 1}
 
 
-def test_what_comes_later_is_not_there_before():
+def test_files_cannot_be_sent_before_they_are_available():
     stock = Stock(Ledger(Demand((File("a", 100, ("x",), ("t",), available=7.0), File("b", 5, ("x",), ("t",))))))
     stock.count({}, 6.9)
     assert (stock.lots(), stock.later) == ({Lot(("x",), "", "t"): 5}, 7.0)

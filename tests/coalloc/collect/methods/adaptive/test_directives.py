@@ -32,7 +32,7 @@ def test_the_example_of_the_paper():
     assert plan.rates == pytest.approx(rates)
 
 
-def test_where_relays_gain_next_to_nothing_all_goes_straight():
+def test_plan_is_direct_if_relays_gain_next_to_nothing():
     plan = directives(network(("x", "t", 1), ("y", "t", 1), ("x", "y", 1)), {X: 1030 * MB, Y: 1000 * MB})
     assert plan.is_direct
     assert plan.seconds == plan.direct_seconds == 1030
@@ -66,7 +66,7 @@ def test_blocks_stay_where_they_are_unless_moving_them_gains_enough():
     assert plan.left == {("y", "t"): Counter(t=100 * MB)}
 
 
-def test_blocks_whose_origin_is_gone_leave_from_where_they_are():
+def test_staged_blocks_without_an_origin_are_sent_from_their_relay():
     plan = directives(PAPER, {Lot((), "y", "t"): 10 * MB})
     assert plan.left == {("y", "t"): Counter(t=10 * MB)}
 
@@ -77,7 +77,7 @@ def test_replicas_share_a_file():
     assert plan.left == {("x", "t"): Counter(t=25 * MB), ("y", "t"): Counter(t=75 * MB)}
 
 
-def test_what_cannot_be_reached_is_known_before():
+def test_unreachable_files_are_known_in_advance():
     assert reachable(PAPER, {X: 1, Y: 2}) == {X: 1, Y: 2}
     way = network(("x", "y", 2), ("y", "t", 5))
     assert reachable(way, {X: 1, Y: 2}) == {X: 1, Y: 2}
@@ -85,5 +85,5 @@ def test_what_cannot_be_reached_is_known_before():
     assert reachable(network(("x", "y", 2), ("y", "t", 0)), {X: 1, Y: 2}) == {}
 
 
-def test_nothing_left_nothing_to_do():
+def test_plan_for_no_bytes_takes_no_time():
     assert directives(PAPER, {}).seconds == 0

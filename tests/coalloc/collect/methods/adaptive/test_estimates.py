@@ -29,7 +29,7 @@ def test_capacities_follow_what_is_measured(measured, now):
     assert corrected(100, measured, planned=100) == now
 
 
-def test_a_plan_that_asked_for_less_was_not_missed():
+def test_estimate_stays_if_the_planned_rate_was_reached():
     assert corrected(100, measured=40, planned=40) == 100
 
 
@@ -40,12 +40,12 @@ def test_a_stalled_link_is_halved_each_time_and_can_be_planned_with():
     assert seen.network().links[LinkKey("x", "t")].capacity == 1
 
 
-def test_it_begins_with_what_is_there_nine_times_of_ten():
+def test_estimate_begins_at_the_lower_bound():
     seen = Estimates(network(Link(LinkKey("x", "t"), 1000, bounds=(600, 1500))))
     assert seen.capacity(XT) == 600
 
 
-def test_what_was_doubted_long_ago_is_believed_again_step_by_step():
+def test_reduced_estimate_recovers_step_by_step_after_a_while():
     seen = Estimates(network(Link(LinkKey("x", "t"), 1000)))
     for at in (0.0, 1.0, 2.0):
         seen.measured(at, XT, 0.0, 1000)
@@ -58,7 +58,7 @@ def test_what_was_doubted_long_ago_is_believed_again_step_by_step():
     assert believed.index(250) == (2 + STALE) // 10  # the first look at 40 s
 
 
-def test_of_several_isps_each_keeps_its_part():
+def test_each_isp_keeps_its_share_of_an_estimate():
     hosts = (Host("x", (Isp("a"), Isp("b"))), Host("t"))
     seen = Estimates(network(Link(LinkKey("x", "t", "a"), 300), Link(LinkKey("x", "t", "b"), 100), hosts=hosts))
     seen.measured(0.0, XT, 200.0, 400.0)

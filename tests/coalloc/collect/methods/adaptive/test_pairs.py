@@ -7,7 +7,7 @@ import pytest
 from coalloc.collect.methods.adaptive.link_queue import TRIES, LinkQueue, PairRateMeter
 
 
-def test_what_is_under_way_is_what_has_not_arrived():
+def test_bytes_under_way_are_those_that_have_not_arrived():
     queue = LinkQueue()
     queue.work(0.0, 1, 100)
     queue.work(0.0, 2, 50)
@@ -109,7 +109,7 @@ def test_silence_counts_once_a_piece_is_late():
     assert meter.rate(106.0, 100) == pytest.approx(1)
 
 
-def test_where_nothing_ever_arrives_the_rate_is_known_after_a_while():
+def test_rate_is_known_after_a_while_even_without_an_arrival():
     meter = PairRateMeter()
     meter.begin(0.0)
     assert meter.rate(5.0, 100) is None

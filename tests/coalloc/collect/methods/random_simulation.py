@@ -1,4 +1,4 @@
-"""A world for methods in which events come in any order, with its own record of all bytes."""
+"""A simulation for methods in which events come in any order, with its own record of all bytes."""
 
 from collections import deque
 from heapq import heappop, heappush
@@ -10,12 +10,12 @@ from coalloc.collect.methods.events import Arrived, CollectStarted, CollectTick,
 from coalloc.collect.methods.ledger import Ledger
 from coalloc.planner.network import Demand
 
-__all__ = ["World"]
+__all__ = ["RandomSimulation"]
 
 MANY = 20_000
 
 
-class World:
+class RandomSimulation:
     """Hops take random times, one after the other on each pair; some fail; hosts die.
 
     :param failures: how many hops fail
