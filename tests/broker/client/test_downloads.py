@@ -56,7 +56,7 @@ def _reported(client: httpx.Client) -> list[dict]:
     return client.get("/broker/v1/transfers").json()["transfers"]
 
 
-def test_a_name_is_enough_and_what_came_of_it_is_told(broker, known, tmp_path):
+def test_a_dataset_name_is_enough_and_its_transfers_are_reported(broker, known, tmp_path):
     home = tmp_path / "home"
     home.mkdir()
     result = coget(["--json", "--quiet", DATASET], home, **_environment(broker))
@@ -78,7 +78,7 @@ def _decided(database: Path) -> list[dict]:
         return [dict(row) for row in connection.execute(f"{joined} ORDER BY id")]
 
 
-def test_the_broker_is_told_from_where_a_file_came_and_why(broker, known, tmp_path):
+def test_a_download_reports_its_sources_and_reason_to_the_broker(broker, known, tmp_path):
     assert coget(["--quiet", DATASET], tmp_path, **_environment(broker)).returncode == 0
     (told,) = _decided(tmp_path / "b.sqlite")
     assert (told["kind"], told["thing"], told["sink"], told["outcome"]) == ("download", DATASET, "HERE", "ok")
@@ -97,7 +97,7 @@ def test_the_broker_is_told_from_where_a_file_came_and_why(broker, known, tmp_pa
     assert {each["outcome"] for each in json.loads(failed["parts"])} == {"failed"}
 
 
-def test_the_broker_is_told_of_the_hops_of_a_collection(broker, known, tmp_path):
+def test_a_collect_job_reports_its_hops_to_the_broker(broker, known, tmp_path):
     result = coget(["collect", "--json", "--to", str(tmp_path / "in"), DATASET], tmp_path, **_environment(broker))
     assert result.returncode == 0, result.stderr
     (told,) = _decided(tmp_path / "b.sqlite")
@@ -168,7 +168,7 @@ def test_a_broker_that_is_down_fails_no_transfer_and_hears_of_it_later(broker, k
     assert "name replica URLs" in failed.stderr
 
 
-def test_a_name_service_that_says_nothing_does_not_hold_up_the_end(broker, known, tmp_path):
+def test_a_silent_name_service_does_not_delay_the_exit(broker, known, tmp_path):
     home = tmp_path / "home"
     home.mkdir()
     environment = {"COGET_BROKER": "https://broker.example", "COGET_SITE": "HERE"}
@@ -207,12 +207,12 @@ def _shares(home: Path, words: list[str], environment: dict[str, str]) -> list[d
 
 
 @pytest.mark.parametrize("name", ["x" * 300, "/dev/fd/63", "no/such/dataset"])
-def test_what_is_neither_file_nor_dataset_is_told_so(broker, known, tmp_path, name):
+def test_a_name_that_is_neither_file_nor_dataset_is_refused(broker, known, tmp_path, name):
     result = coget([name], tmp_path, **_environment(broker))
     assert (result.returncode, "there is no dataset" in result.stderr) == (3, True), result.stderr
 
 
-def test_what_there_is_can_be_searched(broker, known, tmp_path):
+def test_search_lists_datasets_by_prefix(broker, known, tmp_path):
     found = coget(["search", "lab:20"], tmp_path, **_environment(broker))
     assert (found.returncode, DATASET in found.stdout) == (0, True)
     found = coget(["search", "--json", "none"], tmp_path, **_environment(broker))
@@ -221,7 +221,7 @@ def test_what_there_is_can_be_searched(broker, known, tmp_path):
     assert (missing.returncode, "there is no dataset lab:none" in missing.stderr) == (3, True)
 
 
-def test_a_file_is_registered_with_what_its_servers_say(broker, known, tmp_path):
+def test_register_takes_size_and_checksums_from_the_servers(broker, known, tmp_path):
     urls = [url.replace("x.root", "y.root") for url in _urls(known)]
     for name in ("one", "two"):
         (tmp_path / name / "2024" / "y.root").write_bytes(CONTENT)
@@ -317,7 +317,7 @@ for what, change in WRONG.items():
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("what", ANSWERS)
-def test_what_no_broker_would_answer_is_told_as_that(tmp_path, what):
+def test_a_malformed_answer_is_an_error_and_not_a_defect(tmp_path, what):
     class Stranger(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             self.rfile.read(int(self.headers["Content-Length"]))
@@ -340,7 +340,7 @@ def test_what_no_broker_would_answer_is_told_as_that(tmp_path, what):
     assert "defect" not in result.stderr
 
 
-def test_what_lies_broken_in_the_outbox_harms_nobody(broker, known, tmp_path):
+def test_broken_files_in_the_outbox_do_not_fail_a_download(broker, known, tmp_path):
     outbox = tmp_path / ".local/share/coget/history.sqlite.outbox"
     outbox.mkdir(parents=True)
     for i, text in enumerate(("", "{", "[]", '{"broker": 1}', json.dumps({"broker": broker.url, "observations": 5}))):

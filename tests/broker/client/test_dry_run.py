@@ -36,7 +36,7 @@ COPIED = {"/copy/new", "/copy/changed", "/copy/deep/new"}
 DELETED = {"/copy/extra", "/copy/old", "/copy/old/a", "/copy/old/b", "/copy/old/b/c"}
 
 
-def test_what_would_go_is_named_and_nothing_is_changed(mirror):
+def test_a_dry_run_lists_copies_and_deletions_and_changes_nothing(mirror):
     before = tree(mirror.one), tree(mirror.two)
     done = mirror.run(*WORDS, "--dry-run")
     assert done.returncode == 0, done.stderr
@@ -48,7 +48,7 @@ def test_what_would_go_is_named_and_nothing_is_changed(mirror):
     assert (tree(mirror.one), tree(mirror.two)) == before
 
 
-def test_what_was_named_is_what_is_done(mirror):
+def test_a_task_does_what_its_dry_run_listed(mirror):
     planned = json.loads(mirror.run(*WORDS, "--dry-run", "--json").stdout)
     there = {f"/copy/{name}": what for name, what in tree(mirror.two / "copy").items()}
     assert mirror.run(*WORDS, "--wait").returncode == 0

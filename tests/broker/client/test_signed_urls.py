@@ -132,7 +132,7 @@ def test_no_output_has_the_key(server, broker, tmp_path, way):
 
 
 @pytest.mark.parametrize("words", [["plan"], ["get"], ["register", "lab:x"], ["collect", "--to", "."], ["probe"]])
-def test_no_command_shows_it(server, broker, tmp_path, words):
+def test_no_command_shows_the_key(server, broker, tmp_path, words):
     for said in (
         f"http://{server}/404/f?{QUERY}",
         f"//{server}/f?{QUERY}",
@@ -144,7 +144,7 @@ def test_no_command_shows_it(server, broker, tmp_path, words):
         _clean(result.stdout + result.stderr)
 
 
-def test_what_was_told_says_what_went_wrong(broker):
+def test_reported_errors_contain_the_cause_but_no_key(broker):
     told = broker.client().get("/broker/v1/transfers").json()["transfers"]
     assert any("404" in (each["error"] or "") for each in told)
     _clean(json.dumps(told))

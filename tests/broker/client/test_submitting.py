@@ -63,7 +63,7 @@ def test_a_folder_is_transferred_once_with_sync(lab):
     assert (folder.returncode, "is a folder" in folder.stderr) == (5, True), folder.stderr
 
 
-def test_a_failed_task_ends_with_status_5_and_says_why(lab):
+def test_a_failed_task_exits_with_status_5_and_prints_the_error(lab):
     failed = lab.run("submit", "--wait", "--json", "one:/none", "two:/x")
     assert failed.returncode == 5
     assert "FILE_NOT_FOUND" in failed.stderr
@@ -112,21 +112,21 @@ def test_tasks_are_listed_and_canceled(lab):
         (("--deadline", "2001-01-01", "one:/x", "two:/z/"), 2, "has passed"),
     ],
 )
-def test_what_makes_no_task_is_told_at_once(lab, words, status, says):
+def test_an_invalid_submission_is_refused_at_once(lab, words, status, says):
     refused = lab.run("submit", *words)
     assert (refused.returncode, says in refused.stderr) == (status, True), refused.stderr
     assert lab.tasks() == []
 
 
 @pytest.mark.parametrize("number", ["x", "../whoami", "00000000-0000-0000-0000-000000000000"])
-def test_a_task_that_there_is_not_is_told_as_that(lab, number):
+def test_an_unknown_task_is_an_error_and_not_a_defect(lab, number):
     for words in (("watch", number), ("tasks", "cancel", number)):
         result = lab.run(*words)
         assert result.returncode == 2, result.stderr
         assert "defect" not in result.stderr
 
 
-def test_who_is_interrupted_leaves_the_task_alone(lab):
+def test_interrupting_watch_leaves_the_task_running(lab):
     number = lab.run("submit", "one:/x", "far:/x").stdout.strip()
     with lab.start("watch", number) as watch:
         assert "one to far" in watch.stderr.readline()
@@ -193,5 +193,5 @@ def test_a_terminal_shows_a_bar_and_in_the_end_one_line(lab):
     assert text.rstrip().splitlines()[-1].startswith("the slow one: 6 files, 8.39 MB in ")
 
 
-def test_the_words_are_those_of_the_broker():
+def test_sync_levels_are_those_of_the_broker():
     assert get_args(Sync) == SYNC

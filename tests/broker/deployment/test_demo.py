@@ -89,7 +89,7 @@ def test_the_same_seed_makes_the_same_world_however_late_it_ends():
 
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize("seed", range(1, 6))
-def test_there_is_as_much_as_is_promised(seed):
+def test_the_demo_has_the_documented_amount_of_data(seed):
     made = world(seed)
     moved = transfers(made, seed, END)
     assert 15_000 < len(moved) < 25_000
@@ -105,7 +105,7 @@ def test_there_is_as_much_as_is_promised(seed):
     assert len({(link.source.name, link.sink) for link in made.links}) == 22 < len(possible)
 
 
-def test_transfers_of_a_way_are_told_in_their_order_and_by_one_person_a_day():
+def test_transfers_of_a_link_are_in_order_with_one_reporter_a_day():
     for link in made().links:
         moved = along(link)
         for before, after in pairwise(moved):
@@ -129,7 +129,7 @@ def test_the_worse_way_scatters_twice_as_much_since_the_last_full_week_began():
     assert after > 2 * before
 
 
-def test_nobody_used_the_stale_way_for_weeks_and_hardly_anybody_the_rare_one():
+def test_the_stale_link_is_weeks_old_and_the_rare_one_hardly_used():
     assert END - along(link_with("stale"))[-1].observed.ended > 3 * WEEK
     assert 2 < len(along(link_with("rare"))) < 20
     assert {each.subject for each in along(link_with("probed"))} == {PROBER}
@@ -318,7 +318,7 @@ def links(name: str, documents: dict[str, dict]) -> Iterator[str]:
                 yield from (value for value in row if isinstance(value, str) and value.startswith(f"{name}?"))
 
 
-def test_each_report_has_something_to_say(shown):
+def test_each_report_has_rows(shown):
     with shown.client("admin") as admin:
         told: dict[str, dict] = {}
 

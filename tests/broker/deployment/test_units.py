@@ -71,7 +71,7 @@ def test_systemd_finds_no_fault(unit, tmp_path):
     assert not re.search("PASSWORD|token", " ".join(said(unit, "Environment")))
 
 
-def test_the_broker_starts_as_its_unit_says(credentials, tmp_path):
+def test_the_broker_starts_by_the_command_of_its_unit(credentials, tmp_path):
     variables, words = _command(DEPLOY / "coget-broker.service", credentials)
     database = variables["COGET_BROKER_DATABASE"].replace("/var/lib/coget", str(tmp_path))
     with BrokerProcess(database, tmp_path, "", *words[1:]) as broker:
@@ -116,7 +116,7 @@ def _running(state: Path, *words: str, writable: Sequence[Path] = ()) -> Iterato
 
 
 @analyzed
-def test_what_is_confined_can_write_nowhere_else(state):
+def test_a_confined_process_writes_only_to_its_own_directories(state):
     prefix = confined(BROKER, state)
     tried = (
         "import os, socket, sys\n"

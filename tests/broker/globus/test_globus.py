@@ -85,13 +85,13 @@ async def test_a_submission_id_names_one_submission_of_whichever_kind(ann, ends)
     assert (await ann.get(f"{V}/task_list")).json()["total"] == 1
 
 
-async def test_somebody_else_may_have_the_same_submission_id(broker, ann, ends):
+async def test_two_users_may_have_the_same_submission_id(broker, ann, ends):
     bob = await somebody(broker, "bob")
     document = transfer(ends)
     assert await submitted(ann, document) != await submitted(bob, document)
 
 
-async def test_all_that_a_client_can_say_is_kept(broker, ann, ends):
+async def test_every_option_of_a_submission_is_kept(broker, ann, ends):
     options = {
         "sync_level": 3,
         "verify_checksum": False,
@@ -134,7 +134,7 @@ async def test_all_that_a_client_can_say_is_kept(broker, ann, ends):
     assert '"sha1:"' in last[3]
 
 
-async def test_what_is_to_be_encrypted_is_refused(ann, ends):
+async def test_a_task_with_encryption_is_refused(ann, ends):
     """No client sends this unless the user asks for it."""
     answer = await ann.post(f"{V}/transfer", json=transfer(ends) | {"encrypt_data": True})
     assert (answer.status_code, answer.json()["code"]) == (400, "ClientError.BadRequest")
@@ -229,7 +229,7 @@ async def test_a_reader_submits_nothing(broker, ends):
     assert (answer.status_code, answer.json()["code"]) == (403, "PermissionDenied")
 
 
-async def test_an_admin_may_say_what_comes_first(admin, ends):
+async def test_an_admin_may_set_the_priority(admin, ends):
     assert (await looked(admin, await submitted(admin, transfer(ends, priority=5))))["priority"] == 5
 
 
@@ -656,7 +656,7 @@ async def test_every_failure_has_globuss_shape(broker, ann, admin, monkeypatch):
     assert set((await ann.get(f"{V}/broker/v1/none")).json()) == {"error"}  # our own interface has its own
 
 
-async def test_who_asks_too_often_is_told_when_to_come_back(broker, ann):
+async def test_too_many_requests_get_a_retry_time(broker, ann):
     broker.app.state.buckets["ann"] = (0.0, time.monotonic() + 60)
     answer = await ann.get(f"{V}/submission_id")
     assert (answer.status_code, answer.json()["code"]) == (429, "ClientError.TooManyRequests")

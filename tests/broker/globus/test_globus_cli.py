@@ -115,7 +115,7 @@ def test_ls(place, words, lines):
     assert place.globus.cli("ls", f"{place.one}:{path}", *options).stdout.splitlines() == lines
 
 
-def test_ls_says_what_files_are(place):
+def test_ls_shows_sizes_and_types(place):
     said = place.globus.cli("ls", "--long", f"{place.one}:/data").stdout
     assert " | 5 " in said
     assert "file      | a.txt" in said

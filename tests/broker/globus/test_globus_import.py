@@ -157,7 +157,7 @@ def clones(database: Path, count: int) -> None:
         connection.commit()
 
 
-def test_ones_own_tasks_are_remembered_and_told(place, home):
+def test_a_users_own_tasks_are_remembered_and_reported(place, home):
     said = place.imported(home)
     assert (said["transfers"], said["usable"], said["new"], said["told"]) == (2, 1, 1, 1)
     (told,) = place.transfers()
@@ -170,7 +170,7 @@ def test_ones_own_tasks_are_remembered_and_told(place, home):
 
 
 @pytest.mark.long
-def test_there_may_be_more_than_are_told_at_once(place, home, tmp_path):
+def test_more_tasks_than_one_page_are_imported(place, home, tmp_path):
     """The short form makes the pages smaller than Globus does."""
     clones(place.database, MANY)
     code = f"{LATE}from coalloc.history import globus_client\nglobus_client.MOST = {PAGE}\n"
@@ -204,7 +204,7 @@ def test_a_collection_that_a_broker_does_not_know_keeps_its_id(place, home):
         ({"GLOBUS_CLIENT_SECRET": ""}, 2, "Globus sent an unexpected answer"),  # a user, who is not there to log in
     ],
 )
-def test_what_is_missing_is_said(service, home, change, status, said):
+def test_a_missing_setting_is_named(service, home, change, status, said):
     done = coget(["history", "import", "--globus"], home, **{**service.environment, **change})
     assert (done.returncode, said in done.stderr) == (status, True), done.stderr
 
@@ -262,7 +262,7 @@ def test_a_task_counts_from_when_it_first_began():
         {"faults": 4},
     ],
 )
-def test_what_tells_no_rate_is_left_out(change):
+def test_tasks_without_a_usable_rate_are_left_out(change):
     assert globus.read([{**TASK, **change}], lambda number: [STARTED]) == {}
     assert globus.read([TASK, {}], lambda number: []) == {}
     assert globus.read([TASK], lambda number: [{"code": "STARTED"}]) == {}

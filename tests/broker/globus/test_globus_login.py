@@ -93,7 +93,7 @@ print(json.dumps([transfer.get("/broker/v1/whoami")["role"], auth.userinfo()["pr
     assert said == ["transfer", "robot@localhost", ["robot@localhost"], [401, "invalid_client"]]
 
 
-def test_a_wrong_secret_is_told_so(home, service):
+def test_a_wrong_secret_is_refused_as_invalid_client(home, service):
     home.as_client(service[0], "cogetb_wrong")
     assert "invalid_client" in home.cli("whoami", status=1).stderr
 
@@ -138,7 +138,7 @@ def _remembered(home: Globus) -> dict:
     return {server: json.loads(text) for _, server, text in rows}
 
 
-def test_what_an_earlier_login_left_is_enough(home, ann, tmp_path, broker):
+def test_tokens_of_an_earlier_login_are_refreshed(home, ann, tmp_path, broker):
     home.cli("login", BROWSER=program(tmp_path / "cookies.json", ann))
     tokens, config = _remembered(home), _kept(home, "auth_client_data")
     for token in tokens.values():

@@ -78,7 +78,7 @@ def test_there_are_paths_to_be_asked():
 
 @pytest.mark.long
 @pytest.mark.parametrize("number", range(len(HEADERS)))
-def test_no_answer_names_the_host_that_a_request_names(broker, number):
+def test_no_answer_repeats_the_host_of_the_request(broker, number):
     """The short form asks a share of the paths with each of the headers."""
     headers = HEADERS[number]
     for path in PATHS if LONG else PATHS[number :: len(HEADERS)]:
@@ -99,7 +99,7 @@ def test_no_absolute_target_leads_anywhere_else(broker):
         assert EVIL not in answer
 
 
-def test_what_is_said_of_the_broker_is_where_it_is(broker):
+def test_the_broker_names_its_own_address(broker):
     with httpx.Client(base_url=broker.url, headers={"Host": EVIL}, timeout=PATIENCE) as client:
         said = client.get("/.well-known/openid-configuration").json()
         assert said["issuer"] == broker.url

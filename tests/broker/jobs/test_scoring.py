@@ -123,7 +123,7 @@ def small_blocks(monkeypatch):
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(("seed", "disorder"), [(1, 60), (2, 60), (3, 0), (4, 3)])
-async def test_in_whatever_order_a_log_comes_its_scores_are_the_same(broker, admin, small_blocks, seed, disorder):
+async def test_scores_do_not_depend_on_the_order_of_a_log(broker, admin, small_blocks, seed, disorder):
     """One scorer that may continue from its own state."""
     given, chance, one = log(60, seed), Random(seed), scorer(broker)
     await admin.post(T, json=given)
@@ -145,7 +145,7 @@ async def test_in_whatever_order_a_log_comes_its_scores_are_the_same(broker, adm
     assert {key: tally for key, tally in (await sums(broker)).items() if not key[1] and tally.transfers} == twice
 
 
-async def test_what_comes_later_changes_no_score(broker, admin):
+async def test_later_transfers_change_no_score(broker, admin):
     given = log()
     moment = given[25]["started"]
     await admin.post(T, json=[each for each in given if each["ended"] <= moment])
@@ -198,7 +198,7 @@ async def test_two_processes_at_once_count_once(broker, admin):
     assert {key: tally for key, tally in (await sums(broker)).items() if tally.transfers} == tallied(kept)
 
 
-async def test_who_is_killed_between_leaves_nothing_half_done(broker, admin, monkeypatch):
+async def test_a_killed_scorer_leaves_no_partial_scores(broker, admin, monkeypatch):
     await admin.post(T, json=log(30))
 
     async def killed(*_):
@@ -213,7 +213,7 @@ async def test_who_is_killed_between_leaves_nothing_half_done(broker, admin, mon
     assert await rows(broker, scores)
 
 
-async def test_of_very_many_at_once_the_newest_are_scored(broker, admin, small_blocks, monkeypatch):
+async def test_the_newest_of_very_many_transfers_are_scored(broker, admin, small_blocks, monkeypatch):
     monkeypatch.setattr(scoring, "MOST", 15)
     given = log(80)
     await admin.post(T, json=given)

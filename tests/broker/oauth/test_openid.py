@@ -13,7 +13,7 @@ from tests.broker.conftest import HERE
 from tests.broker.oauth.conftest import ALL, Program
 
 
-async def test_an_id_token_says_who_has_logged_in(broker, program, ann):
+async def test_an_id_token_names_the_user(broker, program, ann):
     answer = (await program.redeem(await program.code(ann, nonce="n1", scope="openid"))).json()
     keys = (await program.own.get("/jwk.json")).json()
     key = jwt.PyJWKSet.from_dict(keys).keys[0]

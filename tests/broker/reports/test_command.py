@@ -51,7 +51,7 @@ def test_a_table_is_csv(audited):
     assert "CERN" in [row["thing"] for row in rows]
 
 
-def test_what_is_asked_of_a_report(audited):
+def test_arguments_select_the_rows_of_a_report(audited):
     everything = json.loads(run(audited, "audit", "--format", "json").stdout)["tables"][0]["rows"]
     newest = max(row[0] for row in everything)
     asked = json.loads(run(audited, "audit", f"before={newest}", "--format", "json").stdout)["tables"][0]["rows"]
@@ -85,7 +85,7 @@ def test_a_period_may_have_any_number_of_days(audited, name):
         (["all", "-o", "/nowhere/report.html"], "/nowhere/report.html cannot be written: No such file or directory"),
     ],
 )
-def test_what_makes_no_sense_is_named(audited, words, said):
+def test_invalid_arguments_are_named(audited, words, said):
     assert said in fault(run(audited, *words))
 
 
@@ -94,6 +94,6 @@ def test_a_database_without_tables_is_named(empty_database):
 
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
-def test_without_typst_it_says_what_to_install(audited, tmp_path: Path):
+def test_without_typst_it_prints_what_to_install(audited, tmp_path: Path):
     made = run(audited, "audit", "-o", str(tmp_path / "a.pdf"), **without("typst", tmp_path))
     assert "pip install 'coget[pdf]'" in fault(made)

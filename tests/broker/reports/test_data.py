@@ -18,7 +18,7 @@ FIGURE = Figure("f", "F", TABLE, {}, "two people")
 
 
 @pytest.mark.parametrize("formula", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", '=HYPERLINK("http://x")'])
-def test_no_word_is_a_formula_for_a_spreadsheet(formula):
+def test_no_text_is_a_formula_for_a_spreadsheet(formula):
     (_, row) = csv.reader(io.StringIO(csv_of(Table("t", "T", COLUMNS, [(formula, -1.5)])), newline=""))
     assert row == [f"'{formula}", "-1.5"]
 

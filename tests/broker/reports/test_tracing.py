@@ -35,7 +35,7 @@ def test_rates_add_up_to_the_bytes(said, steps):
         assert sum(found[source]) * 100.0 / steps == pytest.approx(brought, rel=1e-6, abs=1)
 
 
-def test_who_took_what_from_whom():
+def test_incidents_name_the_sources_that_took_over():
     """A transfer whose second source delivers its range, takes the tail of the first one's, and dies."""
     ranges = [
         ranged(0, 0, 60, 0.0, 9.0, "shortened"),

@@ -75,7 +75,7 @@ async def submitted(broker, owner: str) -> str:
     return task
 
 
-async def test_a_transfer_says_what_came_from_where_and_what_was_best(broker, ann):
+async def test_a_transfer_shows_its_ranges_candidates_and_losses(broker, ann):
     await ann.post("/broker/v1/decisions", json=decided())
     number = await newest(broker)
     said = await report(ann, "transfer", id=number)
@@ -177,7 +177,7 @@ async def test_another_users_ids_are_those_of_nothing(broker, ann, other, admin)
     assert (await other.get("/broker/v1/reports/tasks", params={"before": task})).status_code == 404
 
 
-async def test_a_task_says_how_it_went(broker, ann):
+async def test_a_task_shows_its_state_events_and_progress(broker, ann):
     task = await submitted(broker, "a-transfer")
     (listed,) = await rows(ann, "tasks", "tasks", status="ACTIVE")
     assert (listed["task"], listed["address"], listed["owner"]) == (HOSTILE, f"task?id={task}", "a-transfer")
@@ -193,7 +193,7 @@ async def test_a_task_says_how_it_went(broker, ann):
     assert await rows(ann, "tasks", "tasks", status="ACTIVE") == []
 
 
-async def test_the_log_is_searched_with_whatever_is_typed(broker, ann):
+async def test_the_log_can_be_searched_for_any_text(broker, ann):
     for i, why in enumerate((HOSTILE, "100%_sure", "100 x sure")):
         await ann.post("/broker/v1/decisions", json=decided(f"d{i}", at=AT + i, rationale=why))
     for text, found in ((HOSTILE.upper(), 1), ("100%_", 1), ("sure", 2), ("' OR 1=1--", 0), ("\\", 0)):
@@ -253,7 +253,7 @@ async def test_pages_show_names_as_text(broker, ann, sitting, root):
         assert path == "regret" or "&lt;script&gt;" in page.text
 
 
-async def test_reports_of_nothing_say_so(broker, ann, admin):
+async def test_empty_reports_have_notes(broker, ann, admin):
     for name in ("regret", "tasks", "decisions"):
         for client in (ann, admin):
             said = await report(client, name)
@@ -262,7 +262,7 @@ async def test_reports_of_nothing_say_so(broker, ann, admin):
     assert (await ann.get("/broker/v1/reports/transfer", params={"id": 1})).status_code == 404
 
 
-async def test_regret_is_told_of_whole_weeks(broker, ann):
+async def test_regret_is_reported_by_whole_weeks(broker, ann):
     """A decision in the first second of a Thursday, and one a second earlier, belong to different weeks."""
     begin = (AT // WEEK - 3) * WEEK
     for i, at in enumerate((begin - 1, begin)):
@@ -291,7 +291,7 @@ async def test_tasks_go_on_with_older_ones(broker, ann, monkeypatch):
 
 
 @pytest.mark.parametrize(("name", "field"), [("tasks", "owner"), ("tasks", "label"), ("regret", "strategy")])
-async def test_what_no_database_takes_is_refused(ann, admin, name, field):
+async def test_text_that_no_database_stores_is_refused(ann, admin, name, field):
     for client in (ann, admin):
         assert (await client.get(f"/broker/v1/reports/{name}", params={field: "a\0b"})).status_code == 422
         assert (await client.get(f"/broker/v1/reports/{name}", params={field: "a%_'"})).status_code == 200

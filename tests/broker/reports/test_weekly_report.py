@@ -152,7 +152,7 @@ async def test_a_late_report_has_the_data_of_the_week_in_its_title(database, tmp
     assert {name for name in moments if f"thing-{name}" in page} == {"first", "last"}
 
 
-async def test_of_many_processes_one_posts(database):
+async def test_one_of_many_processes_posts(database):
     async with opened(Office()) as office, poster(database, Posting(None, mail(office))) as one:
         others = [Poster(one._database, one._archive, one._posting, one._drawing) for _ in range(5)]
         posted = await asyncio.gather(*(each.post(MONDAY + DAY) for each in (one, *others)))
@@ -160,7 +160,7 @@ async def test_of_many_processes_one_posts(database):
     assert len(office.taken) == 1
 
 
-async def test_what_the_server_does_not_take_is_sent_again(database):
+async def test_a_refused_mail_is_sent_again(database):
     async with opened(Office(refuses=1)) as office, poster(database, Posting(None, mail(office))) as posting:
         with pytest.raises(OSError, match="come back later"):
             await posting.post(MONDAY + DAY)
@@ -180,7 +180,7 @@ async def test_a_server_that_is_not_there_stops_nothing(database, tmp_path: Path
 
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
-async def test_the_server_proves_who_it_is_before_it_hears_the_password(database, tmp_path: Path, monkeypatch):
+async def test_the_server_is_authenticated_before_the_password_is_sent(database, tmp_path: Path, monkeypatch):
     authority = Authority(tmp_path)
     host = authority.host("localhost", names="DNS:localhost")
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -230,7 +230,7 @@ def said(tmp_path: Path, text: str) -> Posting | None:
     return configured(Settings(), file).posting
 
 
-def test_the_file_says_where_to(tmp_path: Path):
+def test_the_config_file_names_the_directory_and_the_mail_server(tmp_path: Path):
     assert said(tmp_path, "") is None
     assert said(tmp_path, '[report]\ndirectory = "weeks"') == Posting(tmp_path / "weeks", None)
     (tmp_path / "password").write_text("secret\n")
@@ -262,7 +262,7 @@ def test_the_file_says_where_to(tmp_path: Path):
         ("directory = 3", "directory is not text"),
     ],
 )
-def test_what_makes_no_sense_is_named(tmp_path: Path, text: str, why: str):
+def test_invalid_settings_are_named(tmp_path: Path, text: str, why: str):
     with pytest.raises(Invalid, match=why) as refused:
         said(tmp_path, f"[report]\n{text}")
     assert 'smtp = "' in refused.value.remedy

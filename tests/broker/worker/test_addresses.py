@@ -84,7 +84,7 @@ async def refusals(world, number):
     return (await world.factory.tasks.events(ANN, number, True, 10, 0))[0]
 
 
-async def test_what_a_curator_registers_at_this_machine_is_not_read(servers, database, tmp_path):
+async def test_a_replica_registered_by_a_curator_at_this_machine_is_not_read(servers, database, tmp_path):
     content = b"secret"
     async with world_at(servers, database, tmp_path, network=()) as world, working(world):
         write(world.source.root, {"x": 10})

@@ -37,7 +37,7 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-async def test_nothing_is_deleted_in_a_folder_whose_listing_leaves_something_out(world):
+async def test_no_extra_file_is_deleted_in_a_folder_with_an_incomplete_listing(world):
     files = write(world.source.root, {"d/in/a": 1, "d/all/b": 1})
     (world.source.root / "d/in/gone").symlink_to("/mount/that/is/away")
     kept = write(world.sink.root, {"d/in/gone": 5, "d/in/other": 5})
@@ -51,7 +51,7 @@ async def test_nothing_is_deleted_in_a_folder_whose_listing_leaves_something_out
     ]
 
 
-async def test_a_listing_that_leaves_something_out_is_not_told_where_nothing_is_extra(world):
+async def test_an_incomplete_listing_is_not_reported_without_extra_files(world):
     write(world.source.root, {"d/a": 1})
     (world.source.root / "d/gone").symlink_to("nowhere")
     task, said = await synced(world, recursive_symlinks="copy")
@@ -59,7 +59,7 @@ async def test_a_listing_that_leaves_something_out_is_not_told_where_nothing_is_
 
 
 @pytest.mark.parametrize("to", ["sink", "local"])
-async def test_nothing_is_deleted_through_a_link_at_the_destination(world, to, tmp_path):
+async def test_no_file_is_deleted_through_a_link_at_the_destination(world, to, tmp_path):
     write(world.source.root, {"d/sub/deep/a": 1, "d/b": 1})
     root = world.sink.root if to == "sink" else world.local
     kept = write(tmp_path / "outside", {"one": 5, "deep/two": 5})

@@ -120,7 +120,7 @@ async def test_no_work_is_lost_or_done_by_two_whenever_the_database_goes(opened,
     assert (task.status, task.succeeded) == ("SUCCEEDED", ITEMS)
 
 
-async def test_what_a_crashed_database_forgot_is_done_again(opened, working):
+async def test_results_lost_in_a_database_crash_are_produced_again(opened, working):
     """Acknowledged commits are lost, as in a PostgreSQL with `synchronous_commit` off."""
     number, leases, recorder = working
     first, other = await leases.lease(number, [["look"]], True, 2)

@@ -140,7 +140,7 @@ async def test_a_worker_without_its_database_names_no_file(told, workers, databa
 
 
 @ON_POSTGRESQL
-async def test_a_worker_whose_database_is_gone_ends_when_it_is_told_to(told, workers, database, tmp_path):
+async def test_a_worker_without_its_database_ends_on_a_signal(told, workers, database, tmp_path):
     (tmp_path / "way").mkdir()
     async with way(database, tmp_path / "way") as cut:
         worker = workers.start(cut.database)
@@ -182,7 +182,7 @@ async def test_a_worker_that_was_stopped_at_its_last_step_names_no_file(world, m
 
 
 @ON_SQLITE
-async def test_what_appears_after_the_lane_of_a_lost_worker_has_ended_is_deleted(world, monkeypatch):
+async def test_files_that_a_lost_worker_writes_late_are_deleted(world, monkeypatch):
     """A server may execute the last command of the worker late."""
     check, reached, go_on = Fence.check, asyncio.Event(), asyncio.Event()
 
@@ -235,7 +235,7 @@ def test_there_is_time_to_stop():
 
 
 @ON_SQLITE
-async def test_nothing_long_comes_between_the_question_and_the_name(world, monkeypatch):
+async def test_data_is_synced_before_the_fence_check(world, monkeypatch):
     """All fetched bytes are on the disk by then."""
     happened: list[str] = []
     check, sync = Fence.check, Data.sync

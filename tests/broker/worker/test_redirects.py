@@ -96,7 +96,7 @@ async def test_no_redirect_leads_into_a_closed_collection(world, path, hops, sta
     assert (world.local / "x").exists() == (status == "SUCCEEDED")
 
 
-async def test_where_a_redirect_may_lead_is_told_with_the_addresses_that_were_asked_about(world):
+async def test_the_check_of_a_redirect_returns_the_looked_up_addresses(world):
     replicas, here = world.factory.replicas, socket.gethostname().lower()
     root, ann = world.source.root, Caller(subject="ann", role="reader")
     found = await replicas.leads(ann, f"http://{here}:8080/open")

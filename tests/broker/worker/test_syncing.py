@@ -72,7 +72,7 @@ async def test_files_whose_checksums_are_there_are_not_fetched(world):
     assert await compared(world, "source", "local", TREE[0]) == files
 
 
-async def test_of_a_sync_only_what_was_moved_is_learnt(world):
+async def test_only_the_moved_bytes_of_a_sync_are_learnt(world):
     """Files of 16 MB, most of which exist already."""
     size = 16 << 20
     write(world.source.root, {f"d/f{i}": size for i in range(4)})

@@ -49,7 +49,7 @@ async def copied(world: World, origin: str, to: str, size: int = 1000, lenient: 
 
 @pytest.mark.sampled(2)
 @ROUTES
-async def test_what_cannot_be_verified_fails(world, origin, to):
+async def test_a_copy_that_cannot_be_verified_fails(world, origin, to):
     task, done, _, arrived, _ = await copied(world, origin, to)
     assert (task.status, task.error_code, done, arrived) == ("FAILED", "VERIFY_CHECKSUM", [], {})
     assert f"{to} have no checksum algorithm in common" in task.error
@@ -59,7 +59,7 @@ async def test_what_cannot_be_verified_fails(world, origin, to):
 
 @pytest.mark.sampled(2)
 @ROUTES
-async def test_where_the_admin_wants_it_it_is_copied_and_shown_as_unverified(world, origin, to):
+async def test_unverified_copies_are_made_and_shown_if_the_admin_allows_them(world, origin, to):
     task, (done,), events, arrived, content = await copied(world, origin, to, lenient=True)
     assert (task.status, task.files_unverified, arrived) == ("SUCCEEDED", 1, {"x": content})
     assert (done["checksum"], done["verified"]) == (None, False)
@@ -68,7 +68,7 @@ async def test_where_the_admin_wants_it_it_is_copied_and_shown_as_unverified(wor
 
 @pytest.mark.sampled(2)
 @ROUTES
-async def test_who_wants_nothing_verified_gets_it_unverified(world, origin, to):
+async def test_a_task_without_verification_is_copied_unverified(world, origin, to):
     task, (done,), events, arrived, content = await copied(world, origin, to, verify_checksum=False)
     assert (task.status, task.files_unverified, arrived) == ("SUCCEEDED", 0, {"x": content})
     assert not done["verified"]
@@ -82,13 +82,13 @@ async def test_an_empty_file_needs_no_checksum(world, to):
     assert "UNVERIFIED" not in events
 
 
-async def test_a_checksum_that_was_told_is_never_waived(world):
+async def test_a_given_checksum_is_never_waived(world):
     task, _, _, arrived, _ = await copied(world, "source", "sink", lenient=True, checksum="md5:" + "0" * 32)
     assert (task.status, arrived) == ("FAILED", {})
 
 
 @pytest.mark.parametrize(("said", "copies"), [("", False), ("[transfers]\ncopy_unverified = true\n", True)])
-async def test_the_toml_says_so(database, tmp_path, said, copies):
+async def test_the_config_file_sets_copy_unverified(database, tmp_path, said, copies):
     (tmp_path / "broker.toml").write_text(said)
     assert configured(Settings(database), tmp_path / "broker.toml").copy_unverified is copies
 

@@ -30,7 +30,7 @@ def test_off_a_terminal_it_is_in_a_file_for_its_owner_alone(tmp_path, mask):
 
 
 @pytest.mark.parametrize("plant", ["file", "link", "dangling"])
-def test_nothing_that_is_there_is_followed_or_overwritten(tmp_path, plant):
+def test_existing_files_and_links_are_neither_followed_nor_overwritten(tmp_path, plant):
     there, other = tmp_path / "b.sqlite.admin-token", tmp_path / "other"
     if plant == "file":
         there.write_text("old")
@@ -52,7 +52,7 @@ def test_nothing_that_is_there_is_followed_or_overwritten(tmp_path, plant):
         ({"STATE_DIRECTORY": "", "XDG_STATE_HOME": "{}/state"}, "state/coget/coget-broker.admin-token"),
     ],
 )
-def test_of_a_server_of_databases_it_is_where_state_is(server, monkeypatch, tmp_path, variables, place):
+def test_with_a_database_server_it_is_in_the_state_directory(server, monkeypatch, tmp_path, variables, place):
     for name, value in variables.items():
         monkeypatch.setenv(name, value.format(tmp_path, tmp_path))
     with BrokerProcess(server.create(), tmp_path) as broker:

@@ -80,7 +80,7 @@ async def test_a_token_that_was_revoked_moves_no_bytes(world):
     await _fails(world, number, "token")
 
 
-async def test_an_admin_who_is_none_any_more_reads_nothing(world):
+async def test_a_task_fails_after_its_owner_loses_the_admin_role(world):
     chief = await world.broker.factory.access.issue("tests", NewToken(subject="chief", role="admin"))
     number = await _waiting(world, world.broker.with_headers({"Authorization": f"Bearer {chief.token}"}))
     assert (await world.admin.delete(f"/broker/v1/tokens/{chief.id}")).status_code == 204
@@ -123,7 +123,7 @@ async def test_a_user_has_one_rule_for_a_path_however_they_are_named(world):
 
 
 @pytest.mark.parametrize("said", ["/data", "data/", "/data/../data", "~/data", "//data/."])
-async def test_the_path_of_a_rule_is_said_back_as_it_counts(world, said):
+async def test_the_path_of_a_rule_is_returned_in_normal_form(world, said):
     rule = {"principal_type": "all_authenticated_users", "path": said, "permissions": "r"}
     answer = await world.admin.post("/broker/v1/collections/to/rules", json=rule)
     assert (answer.status_code, answer.json()["path"]) == (201, "/data/")
@@ -164,7 +164,7 @@ LINKS = [
 
 
 @pytest.mark.parametrize("how", ["item", "keep"])
-async def test_no_link_leads_to_what_is_not_granted(world, how):
+async def test_no_link_leads_outside_of_the_granted_paths(world, how):
     eve = await somebody(world.broker, "eve")
     await grant(world.admin, "from here", "eve", "r")
     for path, permissions in (("/mine/", "rw"), ("/open/", "r")):

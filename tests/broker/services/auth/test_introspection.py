@@ -114,7 +114,7 @@ async def test_a_token_of_another_server_counts_with_the_roles_of_its_scopes(bro
     assert (status, "has no role here" in refused["error"]["message"]) == (403, True)
 
 
-async def test_it_speaks_in_nobody_elses_name(server, settings):
+async def test_it_accepts_only_its_own_issuer(server, settings):
     other = server.settings(issuer="https://iam.example/")
     async with running(settings._replace(introspection=other)) as broker:
         assert (await _asked(broker, server.token()))[0] == 401
@@ -124,7 +124,7 @@ async def test_it_speaks_in_nobody_elses_name(server, settings):
         assert (status, Foreign.read(caller["subject"]).issuer) == (200, server.process.url)
 
 
-async def test_what_it_does_not_know_is_refused(broker, server, caplog):
+async def test_unknown_tokens_are_refused(broker, server, caplog):
     before, said = server.asked(), "the token is unknown, expired or revoked"
     for token in ("elsewhere_nonsense", "x", "a.b.c", "a" * 4000):
         status, answer = await _asked(broker, token)
@@ -148,7 +148,7 @@ async def test_an_answer_is_believed_for_a_moment(broker, server):
     assert server.asked() == count + 1
 
 
-async def test_our_own_tokens_are_shown_to_nobody(broker, server):
+async def test_our_own_tokens_are_not_introspected(broker, server):
     before = server.asked()
     ours = await broker.factory.access.issue("tests", NewToken(subject="ann", role="reader"))
     assert (await _asked(broker, ours.token))[1]["subject"] == "ann"
@@ -156,7 +156,7 @@ async def test_our_own_tokens_are_shown_to_nobody(broker, server):
     assert server.asked() == before
 
 
-async def test_tokens_of_a_known_issuer_are_shown_to_nobody(server, settings):
+async def test_tokens_of_a_known_issuer_are_not_introspected(server, settings):
     known = Issuer("https://iam.example/", ("us",), {})
     parts = ({"alg": "RS256"}, {"iss": known.url})
     token = ".".join(base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts)
@@ -166,7 +166,7 @@ async def test_tokens_of_a_known_issuer_are_shown_to_nobody(server, settings):
     assert server.asked() == before
 
 
-async def test_a_token_for_somebody_else_is_refused(server, settings):
+async def test_a_token_for_another_audience_is_refused(server, settings):
     async with running(settings._replace(introspection=server.settings(audience=("others",)))) as broker:
         assert (await _asked(broker, server.token()))[0] == 401
 

@@ -119,7 +119,7 @@ async def test_a_curator_reads_no_private_collection_by_the_catalogue(place):
     assert await place.reads(place.world.admin)
 
 
-async def test_nor_by_the_globus_api(place):
+async def test_the_globus_api_does_not_open_a_hidden_replica(place):
     await place.registered(place.eve)
     collections = (await place.world.admin.get(f"{B}/collections")).json()["collections"]
     number = {each["name"]: each["id"] for each in collections}
@@ -139,7 +139,7 @@ async def test_nor_by_the_globus_api(place):
         assert await place.arrived(task, to) is reads
 
 
-async def test_nor_into_a_folder_of_workers(place, tmp_path):
+async def test_a_hidden_replica_is_not_copied_into_a_folder_of_workers(place, tmp_path):
     """Open replicas are read; closed replicas are never asked, however good their forecasts are."""
     admin = place.world.admin
     (tmp_path / "folder").mkdir()
@@ -200,7 +200,7 @@ async def test_by_another_name_of_its_server(place, tmp_path):
         assert await place.reads(place.eve)
 
 
-async def test_what_is_hidden_is_told_to_nobody_else(place):
+async def test_a_hidden_replica_is_shown_only_to_permitted_users(place):
     await place.registered(place.eve)
     ann, bob = place.world.ann, place.bob
     assert set((await place.told(ann)).values()) == {True}
@@ -274,7 +274,7 @@ async def test_its_owner_or_an_admin_opens_a_replica(place):
 
 
 @pytest.mark.parametrize("who", ["admin", "owner"])
-async def test_what_they_register_is_open(place, who):
+async def test_replicas_registered_by_admins_or_owners_are_open(place, who):
     owner = await somebody(place.world.broker, "a-admin", "curator")
     await place.registered(place.world.admin if who == "admin" else owner)
     assert await place.reads(place.bob)
@@ -284,7 +284,7 @@ async def test_what_they_register_is_open(place, who):
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("how", ["path", "prefix", "port", "host", "registered again"])
-async def test_what_is_moved_is_closed(place, how):
+async def test_a_moved_replica_is_closed(place, how):
     """A replica is closed after any move, by any user and to any place in the collection."""
     await place.registered(place.eve, "pub/secret")
     assert await confirmed(place.world.admin, await url_of(place, place.world.admin)) == 204
@@ -319,7 +319,7 @@ async def test_a_collection_made_later_closes_what_curators_registered(place):
     assert await place.reads(place.bob, "root:secret")
 
 
-async def test_who_moves_a_collections_endpoint_opens_nothing(place):
+async def test_moving_the_endpoint_of_a_collection_opens_no_replica(place):
     """The old folder of the collection stays closed until an admin moves its endpoint."""
     await place.registered(place.eve)
     for prefix in ("/nowhere/", "/elsewhere/"):

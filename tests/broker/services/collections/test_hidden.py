@@ -77,7 +77,7 @@ async def test_a_hidden_collection_is_answered_as_none(broker, hidden, role):
         assert "SECRETLAB" not in first[1]
 
 
-async def test_who_may_see_a_collection_is_told_by_its_id(broker, admin, hidden):
+async def test_users_who_may_see_a_collection_can_ask_by_its_id(broker, admin, hidden):
     await grant(admin, "tape", "ann", "r")
     for client in (admin, await somebody(broker, "ann", "reader")):
         known = (await client.get(f"{B}/forecasts", params={"source": f"globus://{hidden}", "sink": hidden})).json()
@@ -116,7 +116,7 @@ async def test_reports_by_the_id_of_a_hidden_collection_name_no_server(broker, a
     assert (later["source"], later["sink"]) == (FILED, "SECRETLAB")
 
 
-async def test_grantees_are_not_told_where_a_collection_is(world):
+async def test_grantees_do_not_see_the_location_of_a_collection(world):
     """Neither documents nor errors show the folder at the server or the name of the credential."""
     (world.source / "file").write_bytes(b"x" * 1000)
     (world.source / "closed").write_bytes(b"x")

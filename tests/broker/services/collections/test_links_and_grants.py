@@ -80,7 +80,7 @@ def private(world: World) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("text", ["../private", "{root}/private", "own/../own/back"])
-async def test_no_call_follows_a_link_out_of_what_is_granted(eve, world, text):
+async def test_no_call_follows_a_link_out_of_the_granted_paths(eve, world, text):
     (world.sink / "u1/own/back").symlink_to("../../private")
     (world.sink / "u1/out").symlink_to(text.format(root=world.sink))
     before = private(world)
@@ -113,7 +113,7 @@ async def test_no_call_follows_a_link_out_of_what_is_granted(eve, world, text):
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("skip", [True, False])
-async def test_no_task_follows_a_link_out_of_what_is_granted(eve, world, skip):
+async def test_no_task_follows_a_link_out_of_the_granted_paths(eve, world, skip):
     (world.sink / "u1/out").symlink_to("../private")
     (world.sink / "u1/secret").symlink_to("../private/secret")
     (world.sink / "u1/near").symlink_to("own")
@@ -209,7 +209,7 @@ async def test_links_of_a_collection_whose_own_path_is_a_link_are_kept_once(eve,
     assert (world.sink / "u1/e/link").resolve() == world.sink / "u1/e/file"
 
 
-async def test_nothing_is_asked_about_links_for_whom_all_is_granted(eve, world, monkeypatch):
+async def test_links_are_not_resolved_for_users_who_are_granted_everything(eve, world, monkeypatch):
     """Looking at links would cost a round trip more."""
     (world.sink / "u1/own/link").symlink_to("mine")
     asked: list[str] = []
@@ -238,7 +238,7 @@ async def test_nothing_is_asked_about_links_for_whom_all_is_granted(eve, world, 
         assert (len(asked) == 1) != costs
 
 
-async def test_who_may_read_all_is_kept_from_writing_elsewhere(world):
+async def test_a_user_who_may_read_all_writes_only_to_granted_paths(world):
     await grant(world.admin, "to", "zoe", "r")
     rule = {"principal_type": "identity", "principal": "zoe", "permissions": "rw", "path": "/z/"}
     assert (await world.admin.post("/broker/v1/collections/to/rules", json=rule)).status_code == 201
@@ -252,7 +252,7 @@ async def test_who_may_read_all_is_kept_from_writing_elsewhere(world):
     assert not (world.sink / "others/new").exists()
 
 
-async def test_nothing_is_written_beside_a_folder_that_is_granted(eve, world):
+async def test_no_file_is_written_beside_a_granted_folder(eve, world):
     (world.source / "file").write_text("x")
     before = {path.name for path in world.sink.iterdir()}
     task = await eve.task(("/file", "/u1"))

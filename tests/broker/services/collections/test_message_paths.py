@@ -64,7 +64,7 @@ async def test_failures_of_tasks_name_paths_of_collections(world, tmp_path, orig
     assert "%20" not in read
 
 
-async def test_what_is_left_out_is_named_as_users_know_it(world, tmp_path):
+async def test_skipped_files_are_named_by_the_paths_of_users(world, tmp_path):
     write(world.source.root, {"d/gone c\nd": 2})
     task = await world.done("TRANSFER", [Item(source="/d/", destination="/d/")], skip_source_errors=True)
     assert (task.status, task.skipped) == ("SUCCEEDED", 1)
@@ -101,7 +101,7 @@ def test_paths_that_only_look_like_the_folder_are_left(said, shown):
     assert (told.value.message, str(told.value)) == (shown, shown)
 
 
-def test_of_folders_within_each_other_the_inner_one_is_meant():
+def test_the_inner_of_nested_folders_is_named():
     outer, inner = Naming("all", "/", "ftp://h:1"), Naming("runs", "/data/", "ftp://h:1")
     with pytest.raises(CoallocError, match=r"^runs:/x$"), message_paths.called(outer, inner):
         raise CoallocError("ftp://h:1/data/x")

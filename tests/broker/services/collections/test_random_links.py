@@ -190,7 +190,7 @@ async def attack(world: World, seed: int, number: int) -> list[str]:
     return doing.done
 
 
-async def test_nothing_outside_of_what_is_granted_is_reached(world):
+async def test_no_operation_reaches_outside_of_the_granted_paths(world):
     done: list[str] = []
     for number, attempt in enumerate(tries(CASES)):
         with attempt as seed:

@@ -52,7 +52,7 @@ async def test_a_folder_of_this_machine_is_looked_at_and_changed(disk):
 
 
 @pytest.mark.parametrize("kind", ["file", "folder", "empty folder", "link", "dangling link"])
-async def test_nothing_is_replaced_by_a_rename(disk, kind):
+async def test_a_rename_replaces_no_existing_entry(disk, kind):
     made = {
         "file": lambda path: path.write_text("theirs"),
         "folder": lambda path: (path.mkdir(), (path / "x").touch()),
@@ -89,7 +89,7 @@ async def test_links_lead_nowhere(disk):
     assert await tree.held("/data/", ["a", "b"]) == {"a": "a", "b": "b"}
 
 
-async def test_what_the_disk_refuses_is_an_error_of_ours(disk):
+async def test_disk_errors_become_our_own(disk):
     tree = LocalTree(disk, "disk")
     with pytest.raises(NoSuchFile, match="/none: No such file"):
         await tree.stat("/none")
@@ -317,14 +317,14 @@ async def test_sessions_are_kept_for_a_moment(far, remote):
     assert (await far.stat("/data/a.root")).size == 1000
 
 
-async def test_of_many_who_look_at_once_all_are_answered(far):
+async def test_many_concurrent_stats_are_all_answered(far):
     entries = await asyncio.gather(*(far.stat("/data/a.root") for _ in range(50)))
     assert {entry.size for entry in entries} == {1000}
     (idle,) = far._sessions._idle.values()
     assert len(idle) <= MOST
 
 
-async def test_a_listing_that_is_not_read_to_its_end_harms_nobody(far, remote):
+async def test_an_abandoned_listing_does_not_break_the_next_one(far, remote):
     for i in range(3000):
         (remote.root / "base" / "data" / f"file-{i:05}").touch()
     async with aclosing(far.list("/data")) as batches:

@@ -80,7 +80,7 @@ postgresql = pytest.mark.parametrize("database", ["postgresql"], indirect=True)
 
 
 @postgresql
-async def test_what_is_committed_after_a_greater_number_is_learnt(learnt):
+async def test_a_transfer_committed_after_a_greater_number_is_learnt(learnt):
     """The writer of number 2 commits while that of number 1 is still running."""
     broker, found = learnt
     database, look = broker.factory.database, broker.factory.forecasting.look
@@ -100,7 +100,7 @@ async def test_what_is_committed_after_a_greater_number_is_learnt(learnt):
 
 
 @postgresql
-async def test_who_gives_up_holds_nothing_up_and_others_of_the_server_do_not(learnt, server, database):
+async def test_rollbacks_and_other_databases_delay_no_learning(learnt, server, database):
     """Writers to other databases and other tables cause no wait, however long they take."""
     import psycopg
 

@@ -24,7 +24,7 @@ ACTS = [
 
 
 @pytest.mark.parametrize(("method", "path", "body", "code", "action"), ACTS)
-async def test_what_an_admin_does_to_anothers_task_is_told(broker, admin, method, path, body, code, action):
+async def test_actions_of_admins_are_in_events_and_the_audit_log(broker, admin, method, path, body, code, action):
     number = await _waiting(broker, "ann")
     said = {**(body or {}), "task_id_list": [number]} if "manager" in path else body
     answer = await admin.request(method, path.format(number), json=said)
@@ -40,7 +40,7 @@ async def test_what_an_admin_does_to_anothers_task_is_told(broker, admin, method
     assert (entry["subject"], entry["thing"]) == ("a-admin", number)
 
 
-async def test_what_owners_do_to_their_own_task_is_no_admins_act(broker, admin):
+async def test_actions_of_owners_are_not_in_the_audit_log(broker, admin):
     issued = await broker.factory.access.issue("tests", NewToken(subject="ann", role="transfer"))
     ann = broker.with_headers({"Authorization": f"Bearer {issued.token}"})
     number = await _waiting(broker, "ann")
@@ -81,7 +81,7 @@ def _wrong(url: str, address: str = "127.0.0.1", times: int = 22, **headers: str
     return status
 
 
-def test_nobody_is_believed_to_be_a_proxy_unless_that_is_said(tmp_path, monkeypatch):
+def test_no_proxy_is_trusted_by_default(tmp_path, monkeypatch):
     monkeypatch.setenv("FORWARDED_ALLOW_IPS", "*")
     with broker_in(tmp_path) as broker:
         assert _wrong(broker.url, **{"X-Forwarded-For": "192.0.2.1"}) == 429

@@ -172,7 +172,7 @@ async def _untold(broker: Broker) -> list[str]:
         return await NoticeStore(connection).due(time.time() + 1e6, 100)
 
 
-async def test_a_hook_that_refuses_is_told_again_under_the_same_id(broker, receiver, gridftp):
+async def test_a_refused_notice_is_sent_again_under_the_same_id(broker, receiver, gridftp):
     receiver.refuses = 3
     number = await submit(await stocked(broker, gridftp), "here", "/a")
     await until(lambda: receiver.taken)
@@ -182,7 +182,7 @@ async def test_a_hook_that_refuses_is_told_again_under_the_same_id(broker, recei
             await asyncio.sleep(0.02)
 
 
-async def test_what_ended_while_nobody_could_tell_is_told_later(database, receiver, gridftp):
+async def test_tasks_that_ended_while_the_broker_was_down_are_announced_later(database, receiver, gridftp):
     async with at_work(Settings(database)) as broker:
         admin = await stocked(broker, gridftp)
         number = await submit(admin, "far", "/x")
@@ -199,7 +199,7 @@ async def test_what_ended_while_nobody_could_tell_is_told_later(database, receiv
     assert receiver.numbers == [number]
 
 
-async def test_of_several_processes_one_tells(database, receiver, gridftp):
+async def test_one_of_several_processes_sends_a_notice(database, receiver, gridftp):
     settings = Settings(database, hook=Hook(receiver.url, KEY))
     async with running(settings) as one, running(settings):
         admin = await stocked(one, gridftp)
