@@ -64,10 +64,10 @@ def test_a_dataset_name_is_enough_and_its_transfers_are_reported(broker, known, 
     report = json.loads(result.stdout)
     assert (home / "x.root").read_bytes() == CONTENT
     assert len(report["sources"]) == 2
-    told = _reported(known)
-    assert sum(each["bytes"] for each in told) == len(CONTENT)
-    assert {each["sink"] for each in told} == {"HERE"}
-    assert {each["outcome"] for each in told} <= {"ok", "slow"}
+    transfers = _reported(known)
+    assert sum(each["bytes"] for each in transfers) == len(CONTENT)
+    assert {each["sink"] for each in transfers} == {"HERE"}
+    assert {each["outcome"] for each in transfers} <= {"ok", "slow"}
     assert not list((home / ".local/share/coget/history.sqlite.outbox").iterdir())
 
 
@@ -80,15 +80,20 @@ def _decided(database: Path) -> list[dict]:
 
 def test_a_download_reports_its_sources_and_reason_to_the_broker(broker, known, tmp_path):
     assert coget(["--quiet", DATASET], tmp_path, **_environment(broker)).returncode == 0
-    (told,) = _decided(tmp_path / "b.sqlite")
-    assert (told["kind"], told["thing"], told["sink"], told["outcome"]) == ("download", DATASET, "HERE", "ok")
-    assert (told["subject"], told["bytes"], told["task_id"]) == ("admin", len(CONTENT), None)
-    assert told["rationale"].startswith("adaptive:")
-    sources, trace = json.loads(told["parts"]), json.loads(told["ranges"])
+    (decision,) = _decided(tmp_path / "b.sqlite")
+    assert (decision["kind"], decision["thing"], decision["sink"], decision["outcome"]) == (
+        "download",
+        DATASET,
+        "HERE",
+        "ok",
+    )
+    assert (decision["subject"], decision["bytes"], decision["task_id"]) == ("admin", len(CONTENT), None)
+    assert decision["rationale"].startswith("adaptive:")
+    sources, trace = json.loads(decision["parts"]), json.loads(decision["ranges"])
     assert sum(each["bytes"] for each in sources) == len(CONTENT)
     assert sum(each["planned_bytes"] for each in sources) == len(CONTENT)
     assert sum(each[3] for each in trace["ranges"]) == len(CONTENT)
-    assert told["best_seconds"] <= told["fetch_seconds"] <= told["seconds"]
+    assert decision["best_seconds"] <= decision["fetch_seconds"] <= decision["seconds"]
     (tmp_path / "one" / "2024" / "x.root").unlink()
     (tmp_path / "two" / "2024" / "x.root").unlink()
     assert coget(["--quiet", "-o", "other", DATASET], tmp_path, **_environment(broker)).returncode != 0
@@ -100,14 +105,19 @@ def test_a_download_reports_its_sources_and_reason_to_the_broker(broker, known, 
 def test_a_collect_job_reports_its_hops_to_the_broker(broker, known, tmp_path):
     result = coget(["collect", "--json", "--to", str(tmp_path / "in"), DATASET], tmp_path, **_environment(broker))
     assert result.returncode == 0, result.stderr
-    (told,) = _decided(tmp_path / "b.sqlite")
-    assert (told["kind"], told["thing"], told["sink"], told["best_seconds"]) == ("collect", "a file", "HERE", None)
-    hops = json.loads(told["ranges"])["ranges"]
+    (decision,) = _decided(tmp_path / "b.sqlite")
+    assert (decision["kind"], decision["thing"], decision["sink"], decision["best_seconds"]) == (
+        "collect",
+        "a file",
+        "HERE",
+        None,
+    )
+    hops = json.loads(decision["ranges"])["ranges"]
     assert sum(each[3] for each in hops) == len(CONTENT)
-    assert all(0 <= each[4] < each[7] <= told["seconds"] for each in hops)
+    assert all(0 <= each[4] < each[7] <= decision["seconds"] for each in hops)
     stretches = [each for pair in json.loads(result.stdout)["pairs"] for each in pair["stretches"]]
     assert [each["bytes"] for each in stretches] == [each[3] for each in hops]
-    page = known.get("/broker/v1/reports/transfer", params={"id": told["id"]}).json()
+    page = known.get("/broker/v1/reports/transfer", params={"id": decision["id"]}).json()
     assert page["figures"][0]["title"] == "Hops over time"
 
 
@@ -225,9 +235,9 @@ def test_register_takes_size_and_checksums_from_the_servers(broker, known, tmp_p
     urls = [url.replace("x.root", "y.root") for url in _urls(known)]
     for name in ("one", "two"):
         (tmp_path / name / "2024" / "y.root").write_bytes(CONTENT)
-    told = coget(["register", "--json", "lab:y", *urls], tmp_path, **_environment(broker))
-    assert told.returncode == 0, told.stderr
-    document = json.loads(told.stdout)
+    result = coget(["register", "--json", "lab:y", *urls], tmp_path, **_environment(broker))
+    assert result.returncode == 0, result.stderr
+    document = json.loads(result.stdout)
     assert (document["size"], document["new"], set(document["replicas"])) == (len(CONTENT), 2, set(urls))
     assert document["checksums"]
     assert coget(["--quiet", "lab:y"], tmp_path, **_environment(broker)).returncode == 0
@@ -247,11 +257,11 @@ def test_a_directory_is_registered_file_by_file(broker, known, tmp_path):
         (top / name).write_bytes(content)
     (top / "deep" / "circle").symlink_to(top)
     url = _urls(known)[0].replace("2024/x.root", "tree/")
-    told = coget(["register", "--json", "lab:tree", url], tmp_path, **_environment(broker))
-    document = json.loads(told.stdout)
+    result = coget(["register", "--json", "lab:tree", url], tmp_path, **_environment(broker))
+    document = json.loads(result.stdout)
     assert (document["files"], document["bytes"], document["new"]) == (3, 11, 3)
     assert "ASCII" in document["refused"]["lab:tree/deep/zürich"]
-    assert told.returncode == 3
+    assert result.returncode == 3
     (top / "deep" / "zürich").unlink()
     again = coget(["register", "lab:tree", url], tmp_path, **_environment(broker))
     assert (again.returncode, "3 files, 11 bytes; 0 replicas are new" in again.stdout) == (0, True), again

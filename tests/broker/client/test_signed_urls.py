@@ -104,8 +104,8 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
             _clean(file.read_bytes().decode("latin-1"))
 
 
-def _clean(said: str) -> None:
-    assert [form for form in FORMS if form in said] == [], said
+def _clean(output: str) -> None:
+    assert [form for form in FORMS if form in output] == [], output
 
 
 def _environment(broker: BrokerProcess) -> dict[str, str]:
@@ -133,21 +133,21 @@ def test_no_output_has_the_key(server, broker, tmp_path, way):
 
 @pytest.mark.parametrize("words", [["plan"], ["get"], ["register", "lab:x"], ["collect", "--to", "."], ["probe"]])
 def test_no_command_shows_the_key(server, broker, tmp_path, words):
-    for said in (
+    for url in (
         f"http://{server}/404/f?{QUERY}",
         f"//{server}/f?{QUERY}",
         f"{server}/f?k={SPELT}",
         f"bad url?k={SPELT}",
     ):
-        result = coget([*words, said], tmp_path, **_environment(broker))
+        result = coget([*words, url], tmp_path, **_environment(broker))
         assert result.returncode
         _clean(result.stdout + result.stderr)
 
 
 def test_reported_errors_contain_the_cause_but_no_key(broker):
-    told = broker.client().get("/broker/v1/transfers").json()["transfers"]
-    assert any("404" in (each["error"] or "") for each in told)
-    _clean(json.dumps(told))
+    transfers = broker.client().get("/broker/v1/transfers").json()["transfers"]
+    assert any("404" in (each["error"] or "") for each in transfers)
+    _clean(json.dumps(transfers))
 
 
 def test_an_endless_query_is_not_looked_through_for_long(server, tmp_path):

@@ -108,27 +108,27 @@ def place(start: Start) -> Place:
 
 def _log_in(place: Place, **headers: str) -> list[str]:
     """Log in with a browser; return all cookies, and the addresses of all redirects."""
-    said = []
+    seen = []
     with place.client(**headers) as client:
         answer = client.get("/reports/tasks")
         for _ in range(10):
-            said += [f"cookie {each}" for each in answer.headers.get_list("Set-Cookie")]
+            seen += [f"cookie {each}" for each in answer.headers.get_list("Set-Cookie")]
             if answer.is_redirect:
-                said.append(f"location {answer.headers['Location']}")
+                seen.append(f"location {answer.headers['Location']}")
                 answer = client.get(answer.headers["Location"])
             elif "token" in (page := Page(answer)).fields:
                 answer = client.post(
                     page.action, data={**page.fields, "token": place.broker.token, "decision": "allow"}
                 )
         assert (answer.status_code, answer.url.path) == (200, "/reports/tasks")
-    return said
+    return seen
 
 
 @pytest.mark.parametrize("public", [True, False])
 def test_cookies_are_secure(place, unnamed, public):
     """Cookies are secure without `--public-url`, too, by X-Forwarded-Proto."""
-    said = _log_in(place if public else unnamed)
-    cookies = [each for each in said if each.startswith("cookie ")]
+    headers = _log_in(place if public else unnamed)
+    cookies = [each for each in headers if each.startswith("cookie ")]
     assert {each.partition("=")[0] for each in cookies} >= {"cookie __Host-coget-session", "cookie __Host-coget-login"}
     for each in cookies:
         assert re.search("; Secure(;|$)", each), each

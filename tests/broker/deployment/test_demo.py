@@ -217,22 +217,22 @@ class Demo:
         self.process.terminate()
         self.process.wait(SECONDS)
 
-    def said(self) -> str:
+    def output(self) -> str:
         return self._said.read_text()
 
     def wait(self) -> Self:
         """Wait until it serves."""
 
         def serves() -> bool:
-            assert self.process.poll() is None, self.said()
-            return "running on" in self.said()
+            assert self.process.poll() is None, self.output()
+            return "running on" in self.output()
 
         wait_until(serves)
         return self
 
     def client(self, role: str) -> httpx.Client:
-        (token,) = re.findall(rf"^The token of \w+, {role}: (\S+)$", self.said(), re.MULTILINE)
-        (url,) = re.findall(r"running on (http://\S+)", self.said())
+        (token,) = re.findall(rf"^The token of \w+, {role}: (\S+)$", self.output(), re.MULTILINE)
+        (url,) = re.findall(r"running on (http://\S+)", self.output())
         return httpx.Client(base_url=url, headers={"Authorization": f"Bearer {token}"}, timeout=SECONDS)
 
 
@@ -285,9 +285,9 @@ async def test_it_is_taken_in_as_real_data_are(database):
         failed = next(task for task in page.tasks if task.status == "FAILED" and not task.canceled)
         events, _ = await factory.tasks.events(caller, failed.id, None, 100, 0)
         assert [event.code for event in events][0 :: len(events) - 1] == ["FAILED", "STARTED"]
-        said = await factory.access.audit(None, 1000)
-        assert [entry.at for entry in said] == sorted((entry.at for entry in said), reverse=True)
-        assert {"put site", "import", "mark bad", "pause task"} <= {entry.action for entry in said}
+        entries = await factory.access.audit(None, 1000)
+        assert [entry.at for entry in entries] == sorted((entry.at for entry in entries), reverse=True)
+        assert {"put site", "import", "mark bad", "pause task"} <= {entry.action for entry in entries}
     finally:
         await factory.database.close()
 
@@ -320,16 +320,16 @@ def links(name: str, documents: dict[str, dict]) -> Iterator[str]:
 
 def test_each_report_has_rows(shown):
     with shown.client("admin") as admin:
-        told: dict[str, dict] = {}
+        answers: dict[str, dict] = {}
 
         def ask(name: str, query: str) -> dict:
             answer = admin.get(f"/broker/v1/reports/{query}")
             assert answer.status_code == 200, answer.text
-            told[name] = answer.json()
-            return told[name]
+            answers[name] = answer.json()
+            return answers[name]
 
         for kind in sorted(REPORTS.values(), key=lambda kind: not kind.listed):
-            queries = [kind.name] if kind.listed else list(dict.fromkeys(links(kind.name, told)))
+            queries = [kind.name] if kind.listed else list(dict.fromkeys(links(kind.name, answers)))
             # Forecasts are compared while it serves.
             wait_until(lambda: any(lines(ask(kind.name, query)) for query in queries), 3 * SECONDS)  # noqa: B023
 

@@ -36,8 +36,8 @@ def test_without_numba_it_serves_and_logs_the_remedy(empty_database, tmp_path, m
         monkeypatch.setenv(name, value)
     with BrokerProcess(empty_database, tmp_path) as broker:
         assert httpx.get(f"{broker.url}/readyz", timeout=PATIENCE).json() == {"status": "ok"}
-        (said,) = [event for event in broker.events() if "numba" in event["event"]]
-        assert (said["level"], said["remedy"]) == ("warning", "pip install 'coget[compiled]'")
+        (warning,) = [event for event in broker.events() if "numba" in event["event"]]
+        assert (warning["level"], warning["remedy"]) == ("warning", "pip install 'coget[compiled]'")
 
 
 def test_reports_acknowledged_before_sigkill_are_stored_once(empty_database, tmp_path):
@@ -127,7 +127,7 @@ def test_tokens_are_made_listed_and_revoked_beside_it(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("words", "message"),
     [
         (("serve", "--rank", "magic"), "magic: there are priority"),
         (("serve", "--database", "mysql://x"), "is not a database that the broker knows"),
@@ -135,9 +135,9 @@ def test_tokens_are_made_listed_and_revoked_beside_it(tmp_path):
         (("serve", "--port", "99999"), "99999"),
     ],
 )
-def test_wrong_arguments_exit_with_status_2(tmp_path, words, says):
+def test_wrong_arguments_exit_with_status_2(tmp_path, words, message):
     result = _program(*words, cwd=tmp_path)
-    assert (result.returncode, says in result.stderr) == (2, True), result.stderr
+    assert (result.returncode, message in result.stderr) == (2, True), result.stderr
     assert "Traceback" not in result.stderr
 
 

@@ -191,11 +191,11 @@ def test_the_worker_does_a_task_as_confined(state, server, tmp_path):
         number = client.put("/broker/v1/collections/scratch", json=scratch).json()["id"]
         item = {"DATA_TYPE": "delete_item", "path": "/old"}
         task = {"DATA_TYPE": "delete", "submission_id": str(uuid4()), "endpoint": number, "recursive": True}
-        told = client.post("/v0.10/delete", json={**task, "DATA": [item]})
-        assert told.is_success, told.text
+        reply = client.post("/v0.10/delete", json={**task, "DATA": [item]})
+        assert reply.is_success, reply.text
         with subprocess.Popen([*prefix, PROGRAM, *words], stderr=subprocess.PIPE, text=True) as worker:
             try:
-                path = f"/v0.10/task/{told.json()['task_id']}"
+                path = f"/v0.10/task/{reply.json()['task_id']}"
                 over = until(lambda: worker.poll() is not None or client.get(path).json()["status"] != "ACTIVE")
                 asyncio.run(over)
                 assert client.get(path).json()["status"] == "SUCCEEDED"

@@ -61,9 +61,9 @@ def _answer(url: str, target: str, headers: str, token: str) -> str:
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     with broker_in(tmp_path_factory.mktemp("hosts")) as running:
         client = running.client()
-        said = {"name": "dtn", "site": "X", "scheme": "https", "host": "dtn.example", "prefix": "/"}
+        endpoint = {"name": "dtn", "site": "X", "scheme": "https", "host": "dtn.example", "prefix": "/"}
         client.put("/broker/v1/sites/X", json={"name": "X"}).raise_for_status()
-        client.put("/broker/v1/endpoints/dtn", json=said).raise_for_status()
+        client.put("/broker/v1/endpoints/dtn", json=endpoint).raise_for_status()
         line = '{"name": "run1:x", "size": 1, "checksums": {"md5": "%s"}, "replicas": [{"endpoint": "dtn"}]}' % (
             "a" * 32
         )
@@ -101,9 +101,9 @@ def test_no_absolute_target_leads_anywhere_else(broker):
 
 def test_the_broker_names_its_own_address(broker):
     with httpx.Client(base_url=broker.url, headers={"Host": EVIL}, timeout=PATIENCE) as client:
-        said = client.get("/.well-known/openid-configuration").json()
-        assert said["issuer"] == broker.url
-        assert all(each.startswith(broker.url) for name, each in said.items() if name.endswith(("endpoint", "_uri")))
+        reply = client.get("/.well-known/openid-configuration").json()
+        assert reply["issuer"] == broker.url
+        assert all(each.startswith(broker.url) for name, each in reply.items() if name.endswith(("endpoint", "_uri")))
         assert client.get("/ga4gh/drs/v1/service-info").json()["organization"]["url"] == broker.url
     found = broker.client().get("/ga4gh/drs/v1/objects/run1:x", headers={"Host": EVIL})
     assert found.json()["self_uri"] == f"drs://{urlsplit(broker.url).netloc}/run1%3Ax"

@@ -95,9 +95,9 @@ def _some(bodies: Iterator[Any], most: int = 400) -> list[Any]:
 )
 async def test_a_body_is_refused_for_what_it_is(admin, body):
     """A list as input gives no message about objects, and the reverse."""
-    said = (await admin.post("/broker/v1/transfers", json=body)).json()["error"]["message"]
-    assert ("list" in said, "object" in said) == (False, body in ([1], "x"))
-    assert all(each.startswith("body") for each in said.split("; "))
+    message = (await admin.post("/broker/v1/transfers", json=body)).json()["error"]["message"]
+    assert ("list" in message, "object" in message) == (False, body in ([1], "x"))
+    assert all(each.startswith("body") for each in message.split("; "))
 
 
 async def test_lines_of_an_import_are_refused_the_same_way(admin):

@@ -114,11 +114,11 @@ async def test_cookies_and_codes_are_no_tokens(broker, program, ann):
 
 async def test_tokens_are_looked_at_by_their_own_client(program, native, ann):
     token = (await program.login(ann, scope="openid profile email"))["auth.globus.org"]
-    said = (await program.ask("token/introspect", token=token["access_token"], include="session_info")).json()
-    assert (said["active"], said["sub"], said["username"]) == (True, str(identity("ann")), "ann@localhost")
-    assert (said["scope"], said["client_id"], said["iss"]) == ("openid profile email", program.number, HERE)
-    assert said["exp"] - said["iat"] == 172_800
-    assert list(said["session_info"]["authentications"]) == [said["sub"]]
+    reply = (await program.ask("token/introspect", token=token["access_token"], include="session_info")).json()
+    assert (reply["active"], reply["sub"], reply["username"]) == (True, str(identity("ann")), "ann@localhost")
+    assert (reply["scope"], reply["client_id"], reply["iss"]) == ("openid profile email", program.number, HERE)
+    assert reply["exp"] - reply["iat"] == 172_800
+    assert list(reply["session_info"]["authentications"]) == [reply["sub"]]
     for kind in ("access_token", "refresh_token"):
         assert (await program.ask("token/validate", token=token[kind])).json() == {"active": True}
         for path in ("token/introspect", "token/validate"):
@@ -285,7 +285,7 @@ async def test_a_code_of_another_program_begins_no_session(broker, program, ann)
     asked = dict(parse_qsl(urlsplit(begun.headers["Location"]).query))
     for challenge in ({}, {"code_challenge": asked["code_challenge"], "code_challenge_method": "S256"}):
         code = await program.code(ann, **challenge)
-        said = {"code": code, "state": asked["state"], "iss": HERE}
-        answer = await program.browser.get("/reports/login/done", params=said)
+        query = {"code": code, "state": asked["state"], "iss": HERE}
+        answer = await program.browser.get("/reports/login/done", params=query)
         assert answer.status_code == 401
         assert "session" not in str(program.browser.cookies)

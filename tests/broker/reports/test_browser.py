@@ -313,6 +313,6 @@ async def test_users_see_nothing_of_others_and_no_way_to_what_is_for_admins(brow
             else:
                 await somebody.open(path)
                 seen = await somebody.page.locator("main").inner_text()
-                said = [] if name == "replicas" else re.findall(r"\w+", seen)  # the catalogue's remarks are everybody's
-                assert not {"ann", "ben", "cleo", "root"} & set(said), path
+                words = [] if name == "replicas" else re.findall(r"\w+", seen)  # remarks in the catalogue are public
+                assert not {"ann", "ben", "cleo", "root"} & set(words), path
         somebody.complaints.clear()  # the browser tells of what was refused, too

@@ -52,8 +52,8 @@ def test_only_some_of_many_points_are_drawn_with_a_note():
 
 
 def marks(figure: Figure) -> list[str]:
-    said = [layer["mark"] for layer in figure.spec["layer"]]
-    return [each if isinstance(each, str) else each["type"] for each in said]
+    found = [layer["mark"] for layer in figure.spec["layer"]]
+    return [each if isinstance(each, str) else each["type"] for each in found]
 
 
 def test_a_band_that_jumps_is_a_bar_for_each_point():

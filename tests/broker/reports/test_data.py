@@ -36,8 +36,8 @@ def test_rows_come_out_as_they_went_in(rows):
 
 @given(st.floats())
 def test_json_has_no_number_that_json_does_not_know(value):
-    said = document(Report("r", "R", "", 0.0, tables=[Table("t", "T", COLUMNS, [("ann", value)])]))
-    read = json.loads(json.dumps(said, allow_nan=False))["tables"][0]["rows"][0][1]
+    content = document(Report("r", "R", "", 0.0, tables=[Table("t", "T", COLUMNS, [("ann", value)])]))
+    read = json.loads(json.dumps(content, allow_nan=False))["tables"][0]["rows"][0][1]
     assert read == (value if math.isfinite(value) else None)
 
 

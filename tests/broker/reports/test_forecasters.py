@@ -40,15 +40,15 @@ async def test_its_figures_are_those_of_the_rows(broker, admin):
     await admin.post(T, json=log(40, seed=2, source="ftp://other.example"))
     await scored(broker)
     rows, document = await kept(broker), await report(admin, days=0)
-    said = defaultdict(list)
+    forecasts = defaultdict(list)
     for row in rows:
         for name, rates in ((IN_CHARGE, row.rates), *row.panel.items()):
             for where in (None, row.size_class):
-                said[name, where].append((rates.p50, row.rate))
+                forecasts[name, where].append((rates.p50, row.rate))
     found = {row["forecaster"]: row for row in table(document, "forecasters")}
     assert set(found) == {IN_CHARGE, *PANEL}
     sizes = {(row["forecaster"], row["size"]): row for row in table(document, "sizes")}
-    for (name, where), pairs in said.items():
+    for (name, where), pairs in forecasts.items():
         row = found[name] if where is None else sizes[name, size_span(where)]
         true = judged(*zip(*pairs, strict=True))
         assert row["transfers"] == true.pairs

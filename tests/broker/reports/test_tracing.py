@@ -27,8 +27,8 @@ def test_rates_are_those_of_the_moment():
     some.lists(some.tuples(some.integers(0, 3), some.integers(1, 10**9), some.floats(0, 80), some.floats(0.21, 20))),
     some.integers(1, 50),
 )
-def test_rates_add_up_to_the_bytes(said, steps):
-    ranges = [ranged(source, 0, count, asked, asked + long) for source, count, asked, long in said]
+def test_rates_add_up_to_the_bytes(given_ranges, steps):
+    ranges = [ranged(source, 0, count, asked, asked + long) for source, count, asked, long in given_ranges]
     found = rates(ranges, 4, 100.0, steps)
     for source in range(4):
         brought = sum(each.bytes for each in ranges if each.source == source)

@@ -89,9 +89,9 @@ def test_logins_at_a_provider_from_before_they_had_an_end_get_one(empty_database
         (9, "access", "NULL", 180 * day, "NULL", "NULL"),
     ]
     for number, kind, *rest in rows:
-        said = f"{number}, 'h{number}', 'ann', 'admin', '', 1.0, '{kind}', {', '.join(map(str, rest))}"
+        values = f"{number}, 'h{number}', 'ann', 'admin', '', 1.0, '{kind}', {', '.join(map(str, rest))}"
         columns = "id, hash, subject, role, site, created_at, kind, parent_id, expires_at, login_at, limit_at"
-        _run(address, f"INSERT INTO tokens ({columns}) VALUES ({said})")
+        _run(address, f"INSERT INTO tokens ({columns}) VALUES ({values})")
     upgrade(address)
     engine = sa.create_engine(address.replace("+aiosqlite", ""))
     with engine.connect() as connection:

@@ -27,7 +27,7 @@ async def apart():
 
 
 @pytest.mark.parametrize(
-    ("work", "args", "change", "said"),
+    ("work", "args", "change", "message"),
     [
         (bytes, (10**9,), {}, "more than 200 MB of memory"),
         (mmap.mmap, (-1, 10**9, mmap.MAP_PRIVATE), {}, "more than 200 MB of memory"),
@@ -36,10 +36,10 @@ async def apart():
         (os.abort, (), {}, "more than 200 MB"),
     ],
 )
-async def test_a_job_over_its_budget_is_refused_and_the_next_is_served(apart, work, args, change, said):
+async def test_a_job_over_its_budget_is_refused_and_the_next_is_served(apart, work, args, change, message):
     assert await apart.run(KIND, "ann", pow, 2, 10) == 1024
     apart.budget = BUDGET._replace(**change)
-    with pytest.raises(TooLarge, match=said) as refused:
+    with pytest.raises(TooLarge, match=message) as refused:
         await apart.run(KIND, "ann", work, *args)
     assert refused.value.remedy == KIND.remedy
     apart.budget = BUDGET

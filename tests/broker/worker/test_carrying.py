@@ -278,15 +278,15 @@ async def test_a_server_that_dies_costs_time_and_what_had_arrived_is_kept(mortal
     mortal_world.source.kill()
 
     async def trouble() -> dict[str, object] | None:
-        told = task_documents.task(
+        document = task_documents.task(
             await mortal_world.task(number), await mortal_world.factory.identities.people([ANN.subject]), {}, 0.0
         )
-        return None if told["is_ok"] else told
+        return None if document["is_ok"] else document
 
-    told = await until(trouble)
-    assert told["nice_status"] in ("CONNECTION_BROKEN", "CONNECT_FAILED")
-    assert told["nice_status_short_description"] in ("connection broken", "connect failed")
-    assert told["nice_status_details"]
+    document = await until(trouble)
+    assert document["nice_status"] in ("CONNECTION_BROKEN", "CONNECT_FAILED")
+    assert document["nice_status_short_description"] in ("connection broken", "connect failed")
+    assert document["nice_status_details"]
     with GridFTPServer(mortal_world.source.root, port=mortal_world.source.port):
         task = await mortal_world.over(number)
     assert (task.status, task.error_code, task.error) == ("SUCCEEDED", None, None)

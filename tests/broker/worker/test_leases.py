@@ -157,7 +157,7 @@ async def test_results_are_written_row_by_row_however_much_is_leased(measured):
         leased = await works.lease(number, "w", ["copy"], True, LEASED, LEASED, now)
         assert len(leased) == LEASED
     seen = []
-    sa.event.listen(measured._engine.sync_engine, "before_cursor_execute", lambda *said: seen.append(said[2:4]))
+    sa.event.listen(measured._engine.sync_engine, "before_cursor_execute", lambda *args: seen.append(args[2:4]))
     async with measured.write() as connection:
         works = WorkStore(connection)
         await works.complete("w", [WorkResult(each, "succeeded") for each in leased[:DONE]], now)

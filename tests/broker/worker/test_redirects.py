@@ -78,8 +78,8 @@ def leading(*targets: str) -> Callable[[asyncio.StreamReader, asyncio.StreamWrit
 )
 async def test_no_redirect_leads_into_a_closed_collection(world, path, hops, status):
     asked: list[str] = []
-    said = path.format(open="/open", secret=world.source.root / "secret", folder=world.source.root)
-    async with raw_server(files(asked)) as port, raw_server(leading(*hops, f"http://127.0.0.1:{port}{said}")) as evil:
+    target = path.format(open="/open", secret=world.source.root / "secret", folder=world.source.root)
+    async with raw_server(files(asked)) as port, raw_server(leading(*hops, f"http://127.0.0.1:{port}{target}")) as evil:
         where = Endpoint(name="evil", site="here", scheme="http", host="127.0.0.1", port=evil, prefix="/")
         await world.factory.places.put_endpoint("root", where)
         await world.factory.catalogue.put("root", Dataset(name="evil:0", size=len(SECRET)))

@@ -60,9 +60,9 @@ async def test_no_file_is_fetched_or_discarded_through_a_link(world, tmp_path, m
     async def trouble():
         return (await world.task(number)).error
 
-    told = await until(trouble)
-    assert "local:/folder/x" in told
-    assert "symbolic link" in told or "link" in told
+    message = await until(trouble)
+    assert "local:/folder/x" in message
+    assert "symbolic link" in message or "link" in message
     await world.factory.tasks.cancel(ANN, number)
     assert [path.name for path in elsewhere.iterdir()] == ["x.coget"]
     assert (elsewhere / "x.coget" / "data").read_bytes() == b"precious"

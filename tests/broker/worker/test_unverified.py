@@ -87,29 +87,29 @@ async def test_a_given_checksum_is_never_waived(world):
     assert (task.status, arrived) == ("FAILED", {})
 
 
-@pytest.mark.parametrize(("said", "copies"), [("", False), ("[transfers]\ncopy_unverified = true\n", True)])
-async def test_the_config_file_sets_copy_unverified(database, tmp_path, said, copies):
-    (tmp_path / "broker.toml").write_text(said)
+@pytest.mark.parametrize(("toml", "copies"), [("", False), ("[transfers]\ncopy_unverified = true\n", True)])
+async def test_the_config_file_sets_copy_unverified(database, tmp_path, toml, copies):
+    (tmp_path / "broker.toml").write_text(toml)
     assert configured(Settings(database), tmp_path / "broker.toml").copy_unverified is copies
 
 
-@pytest.mark.parametrize("said", ["transfers = 1", "[transfers]\ncopy_unverified = 1", "[transfers]\nx = true"])
-async def test_a_toml_that_makes_no_sense_is_refused(database, tmp_path, said):
-    (tmp_path / "broker.toml").write_text(said)
+@pytest.mark.parametrize("toml", ["transfers = 1", "[transfers]\ncopy_unverified = 1", "[transfers]\nx = true"])
+async def test_a_toml_that_makes_no_sense_is_refused(database, tmp_path, toml):
+    (tmp_path / "broker.toml").write_text(toml)
     with pytest.raises(Invalid, match="transfers"):
         configured(Settings(database), tmp_path / "broker.toml")
 
 
 @pytest.mark.sampled(2)
-@pytest.mark.parametrize("told", [f"sha384:{'0' * 96}", "crc32:00000000"], ids=["sha384", "crc32"])
+@pytest.mark.parametrize("checksum", [f"sha384:{'0' * 96}", "crc32:00000000"], ids=["sha384", "crc32"])
 @pytest.mark.parametrize("origin", ["catalogue", "source"])
-async def test_a_checksum_that_no_server_computes_is_not_forgotten(servers, database, tmp_path, origin, told):
+async def test_a_checksum_that_no_server_computes_is_not_forgotten(servers, database, tmp_path, origin, checksum):
     """The stored checksum differs from the file's; equal replicas and an equal copy prove nothing."""
     async with world_at(servers, database, tmp_path) as world, working(world):
         content = write(world.source.root, {"a": 3000})["a"]
         if origin == "catalogue":
             await register(world, "cms:a", content, world.source, told=False)
-        item = Item(source="/cms/a" if origin == "catalogue" else "/a", destination="/x", checksum=told)
+        item = Item(source="/cms/a" if origin == "catalogue" else "/a", destination="/x", checksum=checksum)
         task = await world.over(await world.submit("TRANSFER", [item], "sink", origin))
     assert task.status == "FAILED"
     assert not (world.sink.root / "x").exists()

@@ -221,7 +221,7 @@ async def test_a_task_shows_its_last_error_until_something_succeeds(opened):
     tasks = Tasks(opened, Announcements())
     number, _ = await tasks.submit(task("/a", "/b", "/c"))
 
-    async def told(*results: WorkResult) -> tuple[object, ...]:
+    async def status_after(*results: WorkResult) -> tuple[object, ...]:
         async with opened.write() as connection:
             await WorkStore(connection).complete("w", results, time.time())
             await Stored(connection).finish([number], time.time())
@@ -232,21 +232,23 @@ async def test_a_task_shows_its_last_error_until_something_succeeds(opened):
     async with opened.write() as connection:
         await WorkerStore(connection).enrol("w", "", "here")
         a, b, c = await WorkStore(connection).lease(number, "w", ["look"], True, 10, 10, time.time())
-    assert await told() == (True, "OK", None)
+    assert await status_after() == (True, "OK", None)
     trouble = (False, "CONNECT_FAILED", "no answer")
-    assert await told(WorkResult(a, "pending", error_code="CONNECT_FAILED", error="no answer")) == trouble
-    assert await told(WorkResult(b, "succeeded")) == (True, "OK", None)
-    assert await told(WorkResult(c, "pending", error_code="CONNECT_FAILED", error="no answer")) == trouble
+    assert await status_after(WorkResult(a, "pending", error_code="CONNECT_FAILED", error="no answer")) == trouble
+    assert await status_after(WorkResult(b, "succeeded")) == (True, "OK", None)
+    assert await status_after(WorkResult(c, "pending", error_code="CONNECT_FAILED", error="no answer")) == trouble
     async with opened.write() as connection:
         a, c = await WorkStore(connection).lease(number, "w", ["look"], True, 10, 10, time.time())
-    assert await told(WorkResult(a, "succeeded"), WorkResult(c, "pending", error_code="TIMEOUT", error="slow")) == (
+    assert await status_after(
+        WorkResult(a, "succeeded"), WorkResult(c, "pending", error_code="TIMEOUT", error="slow")
+    ) == (
         False,
         "TIMEOUT",
         "slow",
     )
     async with opened.write() as connection:
         (c,) = await WorkStore(connection).lease(number, "w", ["look"], True, 10, 10, time.time())
-    assert await told(WorkResult(c, "skipped", error_code="TIMEOUT", error="slow")) == (None, None, None)
+    assert await status_after(WorkResult(c, "skipped", error_code="TIMEOUT", error="slow")) == (None, None, None)
     over = await tasks.one(ANN, number)
     assert (over.status, over.error_code, over.error) == ("SUCCEEDED", None, None)
 

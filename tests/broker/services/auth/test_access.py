@@ -233,8 +233,8 @@ async def test_too_many_requests_get_429_with_a_retry_time(database):
 
 async def test_too_many_wrong_tokens_get_429_with_a_retry_time(broker: Broker):
     reader, wrong = await broker.client("reader"), broker.with_headers({"Authorization": "Bearer cogetb_wrong"})
-    told = [(await wrong.get("/broker/v1/whoami")).status_code for _ in range(40)]
-    assert told == [401] * 30 + [429] * 10
+    statuses = [(await wrong.get("/broker/v1/whoami")).status_code for _ in range(40)]
+    assert statuses == [401] * 30 + [429] * 10
     for kind in ("cogetb_other", "a.b.c", "x"):
         refused = await wrong.get("/v0.10/task_list", headers={"Authorization": f"Bearer {kind}"})
         assert (refused.status_code, 0 < int(refused.headers["Retry-After"]) <= 60) == (429, True)

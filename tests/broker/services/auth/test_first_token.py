@@ -77,12 +77,12 @@ def test_on_a_terminal_it_is_shown(tmp_path):
     os.close(end)
     bound = threading.Timer(SECONDS, process.kill)
     bound.start()
-    said = ""
-    while "Press CTRL" not in said:  # after the child's end, reading is an error
-        said += os.read(terminal, 65536).decode()
+    output = ""
+    while "Press CTRL" not in output:  # after the child's end, reading is an error
+        output += os.read(terminal, 65536).decode()
     bound.cancel()
-    url = said.partition("running on ")[2].split()[0]
-    token = said.partition("shown only now: ")[2].split()[0]
+    url = output.partition("running on ")[2].split()[0]
+    token = output.partition("shown only now: ")[2].split()[0]
     answer = httpx.get(f"{url}{WHOAMI}", headers={"Authorization": f"Bearer {token}"}, timeout=SECONDS)
     process.terminate()
     process.wait(SECONDS)

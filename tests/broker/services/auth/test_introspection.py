@@ -125,10 +125,10 @@ async def test_it_accepts_only_its_own_issuer(server, settings):
 
 
 async def test_unknown_tokens_are_refused(broker, server, caplog):
-    before, said = server.asked(), "the token is unknown, expired or revoked"
+    before, message = server.asked(), "the token is unknown, expired or revoked"
     for token in ("elsewhere_nonsense", "x", "a.b.c", "a" * 4000):
         status, answer = await _asked(broker, token)
-        assert (status, answer["error"]["message"]) == (401, said)
+        assert (status, answer["error"]["message"]) == (401, message)
         assert token not in caplog.text or len(token) < 4
     assert server.asked() == before + 4
 
@@ -194,11 +194,11 @@ async def test_a_server_that_does_not_answer_is_not_waited_for(server, settings,
 
 
 async def test_a_token_that_lasts_longer_than_numbers_count_is_believed_for_a_moment(server, settings):
-    said = {"active": True, "exp": 10**400, "aud": [server.client], "sub": "ann", "scope": TRANSFER}
+    reply = {"active": True, "exp": 10**400, "aud": [server.client], "sub": "ann", "scope": TRANSFER}
 
     async def answered(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
-        body = json.dumps(said).encode()
+        body = json.dumps(reply).encode()
         writer.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
         await writer.drain()
 

@@ -39,9 +39,9 @@ class Provider(NamedTuple):
             "exp": time.time() + 600,
             "scope": "openid storage.read:/",
         }
-        said = {name: value for name, value in {**usual, **claims}.items() if value is not None}
+        payload = {name: value for name, value in {**usual, **claims}.items() if value is not None}
         key = self.rsa if algorithm == "RS256" else self.ec
-        return jwt.encode(said, key, algorithm, {"kid": kid or algorithm})
+        return jwt.encode(payload, key, algorithm, {"kid": kid or algorithm})
 
 
 @pytest.fixture(scope="module")

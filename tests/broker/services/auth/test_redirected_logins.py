@@ -70,8 +70,8 @@ def _there(browser: Browser, page: Page, subject: str) -> Page:
 
 def test_the_provider_identifies_the_user_and_the_cli_is_logged_in(broker, browser, provider, tmp_path):
     home = Globus(tmp_path / "home", broker.url)
-    said = home.cli("login", "--no-local-server", status=1).stdout
-    link = next(line for line in said.splitlines() if line.startswith("http"))
+    output = home.cli("login", "--no-local-server", status=1).stdout
+    link = next(line for line in output.splitlines() if line.startswith("http"))
     page = _there(browser, browser.open(link), "ann")
     assert "Continue as ann@127.0.0.1" in page.text
     shown = browser.send(page)

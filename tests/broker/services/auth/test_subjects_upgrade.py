@@ -72,9 +72,11 @@ class Old:
         client = str(uuid4())
         self.add("clients", id=client, name="a program", made_by="root", created_at=now)
         for name, server, scopes in (("access", TRANSFER, ALL), ("auth", AUTH, "openid"), ("refresh", TRANSFER, ALL)):
-            said = {"kind": "refresh" if name == "refresh" else "access", "server": server, "scopes": scopes}
+            columns = {"kind": "refresh" if name == "refresh" else "access", "server": server, "scopes": scopes}
             given = {"client_id": client, "parent_id": parent, "expires_at": now + 9e5, "login_at": now}
-            self.add("tokens", hash=hashed(f"cogetb_{mine}{name}"), subject=subject, role="transfer", **said, **given)
+            self.add(
+                "tokens", hash=hashed(f"cogetb_{mine}{name}"), subject=subject, role="transfer", **columns, **given
+            )
         self.add("bookmarks", id=str(uuid4()), owner=subject, name="mine", collection_id=str(uuid4()), path="/")
         tasks = {"id": str(uuid4()), "submission_id": str(uuid4()), "kind": "DELETE", "status": "ACTIVE"}
         self.add("tasks", owner=subject, source=str(uuid4()), label="mine", options="{}", deadline=now + 9e5, **tasks)
@@ -134,8 +136,8 @@ EVERYTHING = {"mine", "own", "by id", "by name"}
 
 async def test_an_unambiguous_subject_keeps_its_uuid_tokens_and_grants(empty_database, tmp_path, config, realms):
     old, new = f"alice@{ALONE}", f"alice@{realms.url('alone', ALONE)}"
-    said = _upgraded(empty_database, tmp_path, config, old)
-    assert "locked" not in said
+    output = _upgraded(empty_database, tmp_path, config, old)
+    assert "locked" not in output
     settings = Settings(empty_database, public_url="https://broker.example")
     async with running(configured(settings, config)) as broker:
         for token in (realms.token("alone", "alice", ALONE), f"cogetb_{old}-access"):
@@ -174,9 +176,9 @@ async def test_a_subject_known_only_by_a_uuid_in_a_rule_keeps_it(empty_database,
 
 async def test_an_ambiguous_subject_is_locked_until_an_admin_assigns_it(empty_database, tmp_path, config, realms):
     old, cms = "alice@127.0.0.1", f"alice@{realms.url('cms')}"
-    said = _upgraded(empty_database, tmp_path, config, old)
-    assert f"{old}  several issuers are at 127.0.0.1" in said
-    assert cms in said
+    output = _upgraded(empty_database, tmp_path, config, old)
+    assert f"{old}  several issuers are at 127.0.0.1" in output
+    assert cms in output
     settings = configured(Settings(empty_database), config)
     async with running(settings) as broker:
         for token in ("first", "access"):

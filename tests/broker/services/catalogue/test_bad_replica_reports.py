@@ -227,9 +227,9 @@ async def test_a_suspected_replica_comes_last(broker, world, stocked):
 
 @pytest.mark.parametrize("state", ["AVAILABLE", "BAD", "TEMPORARY_UNAVAILABLE", "UNAVAILABLE", "BEING_DELETED"])
 async def test_the_state_set_by_a_curator_stands(broker, stocked, state):
-    said = {"dataset": A, "endpoint": "cern-1", "state": state, "reason": "I have looked"}
+    body = {"dataset": A, "endpoint": "cern-1", "state": state, "reason": "I have looked"}
     curator = await broker.client("curator")
-    assert (await curator.put("/broker/v1/replicas", json=said)).status_code == 200
+    assert (await curator.put("/broker/v1/replicas", json=body)).status_code == 200
     assert await mark(await user(broker, "mallory"), "cern-1") == state
     replicas = (await stocked.get(f"/broker/v1/datasets/{A}")).json()["replicas"]
     (kept,) = [each for each in replicas if each["endpoint"] == "cern-1"]
@@ -318,7 +318,7 @@ async def test_many_subjects_of_a_pair_are_heard_in_bounded_memory(broker, stock
     assert len(cached.forecaster) == MOST
 
 
-def said(rate):
+def forecast_of(rate):
     return Forecast("x", None if rate is None else Rates(rate / 2, rate, rate * 2), None, 1, 1.0, "seen")
 
 
@@ -327,11 +327,11 @@ def said(rate):
     [([5], 5), ([5, 9000], 5), ([9000, 5], 9000), ([5, 9000, 6], 6), ([5, 6, 0.001, 9000], 5), ([None, 5, None], 5)],
 )
 def test_the_middle_of_forecasts_is_their_median(rates, middle):
-    found = middle_of([said(rate) for rate in rates])
+    found = middle_of([forecast_of(rate) for rate in rates])
     assert found is not None
     assert found.rates.p50 == middle
 
 
 def test_no_forecasts_have_no_middle():
     assert middle_of([]) is None
-    assert middle_of([said(None)]) is None
+    assert middle_of([forecast_of(None)]) is None

@@ -73,8 +73,8 @@ async def test_more_than_ten_thousand_names_are_refused(stocked):
 async def test_a_bad_replica_is_handed_out_no_more_until_a_curator_looked(broker, stocked):
     user = await broker.client("transfer")
     url = "ftp://cern-1.example/data/2024/a.root"
-    said = {"dataset": A, "url": url, "reason": "adler32 is 0badbeef"}
-    marked = await user.post("/broker/v1/replicas/bad", json=said)
+    body = {"dataset": A, "url": url, "reason": "adler32 is 0badbeef"}
+    marked = await user.post("/broker/v1/replicas/bad", json=body)
     assert (marked.status_code, marked.json()["state"]) == (200, "BAD")
     found, _ = await _lines(stocked, [A])
     assert url not in {replica["url"] for replica in found["replicas"]}
@@ -83,28 +83,28 @@ async def test_a_bad_replica_is_handed_out_no_more_until_a_curator_looked(broker
     await stocked.put("/broker/v1/replicas", json={"dataset": A, "endpoint": "cern-1"})
     found, _ = await _lines(stocked, [A])
     assert url in {replica["url"] for replica in found["replicas"]}
-    (said,) = [
+    (entry,) = [
         entry for entry in (await stocked.get("/broker/v1/audit")).json()["entries"] if entry["action"] == "mark bad"
     ]
-    assert (said["subject"], A in said["thing"]) == ("a-transfer", True)
+    assert (entry["subject"], A in entry["thing"]) == ("a-transfer", True)
 
 
 @pytest.mark.parametrize(
-    ("change", "says"),
+    ("change", "message"),
     [({"size": 5}, "1000000000 bytes"), ({"checksums": {"adler32": "00000001"}}, "adler32 01020304")],
 )
-async def test_size_and_checksums_of_a_dataset_cannot_be_changed(stocked, change, says):
+async def test_size_and_checksums_of_a_dataset_cannot_be_changed(stocked, change, message):
     answer = await stocked.put(f"/broker/v1/datasets/{A}", json={"name": A, **change})
     assert answer.status_code == 409
-    assert says in answer.json()["error"]["message"]
+    assert message in answer.json()["error"]["message"]
     assert answer.json()["error"]["remedy"]
 
 
 async def test_a_checksum_can_be_added_to_a_dataset(stocked):
     sha = "ab" * 32
-    said = await stocked.put(f"/broker/v1/datasets/{A}", json={"name": A, "checksums": {"sha256": sha}})
-    assert said.json()["checksums"] == {"adler32": "01020304", "sha256": sha}
-    assert said.json()["size"] == 1_000_000_000
+    reply = await stocked.put(f"/broker/v1/datasets/{A}", json={"name": A, "checksums": {"sha256": sha}})
+    assert reply.json()["checksums"] == {"adler32": "01020304", "sha256": sha}
+    assert reply.json()["size"] == 1_000_000_000
 
 
 async def test_an_unread_endpoint_is_not_handed_out(stocked):
@@ -198,8 +198,15 @@ async def test_an_unmeasured_replica_is_tried_first_now_and_then(database):
         await stock(client.put)
         now = time.time()
         for name in ("cern-1", "cern-2"):
-            told = {"id": name, "source": name, "sink": "CERN", "started": now - 20, "ended": now - 10, "bytes": 10**9}
-            await client.post("/broker/v1/transfers", json=told)
+            transfer = {
+                "id": name,
+                "source": name,
+                "sink": "CERN",
+                "started": now - 20,
+                "ended": now - 10,
+                "bytes": 10**9,
+            }
+            await client.post("/broker/v1/transfers", json=transfer)
         await client.post("/broker/v1/forecasts", json={"forecasts": [{"source": "cern-1", "sink": "CERN"}]})
         await broker.settled()
         answers = []

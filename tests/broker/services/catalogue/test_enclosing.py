@@ -56,9 +56,11 @@ OUTSIDE = [
 ]
 
 
-@pytest.mark.parametrize(("inside", "said"), [*((True, each) for each in INSIDE), *((False, each) for each in OUTSIDE)])
-def test_paths_inside_a_folder_are_recognized(inside, said):
-    url, prefix, below, name = said
+@pytest.mark.parametrize(
+    ("inside", "location"), [*((True, each) for each in INSIDE), *((False, each) for each in OUTSIDE)]
+)
+def test_paths_inside_a_folder_are_recognized(inside, location):
+    url, prefix, below, name = location
     enclosing = Enclosing([folder("gsiftp://dtn.example", "/data", "/priv")])
     path = f"{below.rstrip('/')}/{name}"
     assert bool(enclosing.around(endpoint(url, prefix), path)) is inside
@@ -159,8 +161,8 @@ def test_names_that_lead_to_the_same_address_are_one_server():
 
 def test_a_replica_at_a_web_server_is_where_that_may_read_it():
     enclosing = Enclosing([folder("gsiftp://dtn.example", "/data", "/priv")])
-    for said in ("/data/priv;v=1/x", "/data/priv./x", "/data/a%2f..%2fpriv/x", "/data/%70riv/x"):
-        for prefix, path in (("/", said), (said.rpartition("/")[0], "x")):
+    for spelling in ("/data/priv;v=1/x", "/data/priv./x", "/data/a%2f..%2fpriv/x", "/data/%70riv/x"):
+        for prefix, path in (("/", spelling), (spelling.rpartition("/")[0], "x")):
             assert enclosing.around(endpoint("http://dtn.example", prefix), path)
             assert enclosing.near(endpoint("http://dtn.example", prefix))
     assert not enclosing.around(endpoint("http://dtn.example"), "/data/%70rivate/x")

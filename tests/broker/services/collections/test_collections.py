@@ -60,8 +60,8 @@ async def test_users_do_not_see_the_location_of_a_collection(stocked, broker):
     assert (await stocked.post(f"{OWN}/c/rules", json=rule)).status_code == 201
     ann = await somebody(broker, "ann")
     (seen,) = (await ann.get(OWN)).json()["collections"]
-    told = ("id", "name", "kind", "site", "description", "owner", "created_at")
-    assert seen == {name: made[name] for name in told}
+    shown = ("id", "name", "kind", "site", "description", "owner", "created_at")
+    assert seen == {name: made[name] for name in shown}
     document = (await ann.get(f"{GLOBUS}/endpoint/{made['id']}")).text
     assert "robot" not in document
     assert "/store" not in document

@@ -61,7 +61,7 @@ def test_a_place_covers_only_endpoints_in_it(bound, shown, covered):
 
 
 @pytest.mark.parametrize(
-    "said",
+    "toml",
     [
         '[credentials.x]\nproxy = "p"',
         '[credentials.x]\nproxy = "p"\nfor = "gsiftp://h/"',
@@ -87,8 +87,8 @@ def test_a_place_covers_only_endpoints_in_it(bound, shown, covered):
         ),
     ],
 )
-def test_a_binding_that_makes_no_sense_is_refused(tmp_path, said):
-    (tmp_path / "broker.toml").write_text(said)
+def test_a_binding_that_makes_no_sense_is_refused(tmp_path, toml):
+    (tmp_path / "broker.toml").write_text(toml)
     (tmp_path / "broker.toml").chmod(0o600)
     with pytest.raises(Invalid, match="credentials"):
         configured(Settings(), tmp_path / "broker.toml")
@@ -318,7 +318,7 @@ async def test_moving_an_endpoint_does_not_obtain_the_credential(world, grid, al
         assert task.status == "FAILED"
         faults = await faults_of(world, task.id)
         assert {code for code, _ in faults} == {"PERMISSION_DENIED"}
-        assert all("ask an admin to put the endpoint back" in said for _, said in faults)
+        assert all("ask an admin to put the endpoint back" in message for _, message in faults)
         collection = await world.factory.collections.called(end)
         with pytest.raises(PermissionRefused, match=f"the credential of {end} may not be used") as caught:
             await world.factory.trees.of(collection)

@@ -24,11 +24,11 @@ class Eve(NamedTuple):
     world: World
     number: str
 
-    async def call(self, operation: str, **said: str) -> httpx.Response:
+    async def call(self, operation: str, **fields: str) -> httpx.Response:
         url = f"/v0.10/operation/endpoint/{self.number}/{operation}"
         if operation in ("ls", "stat"):
-            return await self.client.get(url, params=said)
-        return await self.client.post(url, json={"DATA_TYPE": operation, **said})
+            return await self.client.get(url, params=fields)
+        return await self.client.post(url, json={"DATA_TYPE": operation, **fields})
 
     async def task(self, *items: tuple[str, str], origin: str = "from here", **options: Any) -> dict[str, Any]:
         """Run a transfer to `to`, or without a source a deletion there; return the finished task."""
@@ -96,8 +96,8 @@ async def test_no_call_follows_a_link_out_of_the_granted_paths(eve, world, text)
         await eve.call("rename", old_path="/u1/out/secret", new_path="/u1/stolen"),
     ]
     assert [each.status_code for each in refused] == [403] * len(refused)
-    told = refused[0].json()
-    assert (told["code"], told["message"]) == (
+    error = refused[0].json()
+    assert (error["code"], error["message"]) == (
         "EndpointPermissionDenied",
         "a symbolic link on /u1/out leads to a place that eve may not read: ask its owner, or an admin",
     )
@@ -183,8 +183,8 @@ async def test_a_kept_link_to_what_is_not_copied_is_named_alone(eve, world):
     assert task["status"] == "SUCCEEDED", task
     assert {each.name for each in (world.sink / "u1/x").iterdir()} == {"file", "there"}
     assert await eve.skipped(task) == {("/d/x/elsewhere", "FILE_NOT_FOUND")}
-    (said,) = await eve.events(task, "FILE_NOT_FOUND")
-    assert said.endswith("/u1/x/elsewhere would lead to /u1/other/file, which does not exist")
+    (message,) = await eve.events(task, "FILE_NOT_FOUND")
+    assert message.endswith("/u1/x/elsewhere would lead to /u1/other/file, which does not exist")
 
 
 async def test_links_of_a_collection_whose_own_path_is_a_link_are_kept_once(eve, world):

@@ -228,9 +228,9 @@ async def test_a_folder_is_walked_in_leaps(broker, names):
     await broker.factory.catalogue.keep("tests", deep, "put")
     seen = []
     engine = broker.factory.database._engine.sync_engine
-    sa.event.listen(engine, "before_cursor_execute", lambda *said: seen.append(said[2:4]))
+    sa.event.listen(engine, "before_cursor_execute", lambda *args: seen.append(args[2:4]))
     assert set(await listed(names, "/deep")) == {f"f{i}" for i in range(10)}
-    statement, values = max(seen, key=lambda said: said[0].count("RECURSIVE"))
+    statement, values = max(seen, key=lambda query: query[0].count("RECURSIVE"))
     async with broker.factory.database.read() as connection:
         if broker.factory.database.sqlite:
             rows = await connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", values)

@@ -100,9 +100,9 @@ async def test_busy_times_that_were_not_measured_make_no_forecast_of_terabytes(b
     right = [reported(i, "ftp://a.example", "CERN", busy_seconds=2) for i in range(20)]
     await admin.post(T, json=wrong + right)
     await broker.settled()
-    said = await forecast(admin, "ftp://a.example", "FNAL")
-    assert 100 * MB <= said["rate"]["p50"] <= said["rate"]["p90"] <= FACTOR * 100 * MB
-    assert said["reason"].endswith("; limited to the capacity of its source and sink")
+    reply = await forecast(admin, "ftp://a.example", "FNAL")
+    assert 100 * MB <= reply["rate"]["p50"] <= reply["rate"]["p90"] <= FACTOR * 100 * MB
+    assert reply["reason"].endswith("; limited to the capacity of its source and sink")
     other = await forecast(admin, "ftp://a.example", "CERN")
     assert other["rate"]["p50"] == pytest.approx(100 * MB, rel=0.1)
     assert "limited" not in other["reason"]

@@ -134,12 +134,12 @@ async def test_decisions_of_other_users_are_not_found(broker):
     await client.post("/broker/v1/decisions", json=decided())
     (only,) = await listed(broker)
     assert (await broker.factory.decisions.one(ROOT, only.id)).listed == only
-    said = []
+    messages = []
     for number in (only.id, only.id + 1):
         with pytest.raises(NotFound) as refused:
             await broker.factory.decisions.one(Caller(subject="bob", role="curator"), number)
-        said.append(refused.value.message.replace(str(number), "N"))
-    assert said[0] == said[1]
+        messages.append(refused.value.message.replace(str(number), "N"))
+    assert messages[0] == messages[1]
     assert await listed(broker, subject="bob") == []
 
 

@@ -182,15 +182,17 @@ HOSTILE = {
 
 
 @pytest.mark.sampled(2)
-@pytest.mark.parametrize(("pack", "said"), [(bytes, "a database"), (gzip.compress, "not text")], ids=["plain", "gzip"])
+@pytest.mark.parametrize(
+    ("pack", "reason"), [(bytes, "a database"), (gzip.compress, "not text")], ids=["plain", "gzip"]
+)
 @pytest.mark.parametrize("hostile", HOSTILE)
-async def test_no_hostile_database_is_opened(admin, tmp_path, hostile, pack, said):
+async def test_no_hostile_database_is_opened(admin, tmp_path, hostile, pack, reason):
     path = tmp_path / "sent.sqlite"
     with closing(sqlite3.connect(path)) as database:
         database.execute(HOSTILE[hostile])
     answer = await admin.post(f"{T}/import", content=pack(path.read_bytes()))
     assert answer.status_code == 422
-    assert answer.json()["error"]["message"] == f"the log is {said}"
+    assert answer.json()["error"]["message"] == f"the log is {reason}"
 
 
 async def test_an_ipv6_source_is_accepted_and_an_invalid_address_is_refused(admin):
@@ -282,8 +284,8 @@ async def test_a_forecast_is_stored_once_and_matched_with_what_came_of_it(broker
         await broker.factory.forecasting.ask([asked])
     await broker.settled()
     now = time.time()
-    told = _transfer(99, started=now, ended=now + 5)
-    await admin.post(T, json=[told])
+    transfer = _transfer(99, started=now, ended=now + 5)
+    await admin.post(T, json=[transfer])
     (kept,) = (await admin.get(T, params={"since": now})).json()["transfers"]
     assert kept["forecast_id"] is not None
     before = (await admin.get(T, params={"until": now})).json()["transfers"]

@@ -101,8 +101,8 @@ async def test_a_server_stored_in_another_form_is_reported(stocked):
     rows = [{"source": source, "sink": sink} for source, sink in zip(forms, sinks, strict=True)]
     taken = await imported(stocked, table(*rows))
     assert (taken["accepted"], taken["lines_changed"], taken["refused"]) == (4, 3, [])
-    said = {(each["line"], each["field"]): each["now"] for each in taken["changed"]}
-    assert said == {
+    changes = {(each["line"], each["field"]): each["now"] for each in taken["changed"]}
+    assert changes == {
         (2, "source"): "ftp://cern-1.example",
         (2, "sink"): "CERN",
         (3, "source"): "gsiftp://dtn.example:2812",
@@ -268,13 +268,13 @@ async def test_every_line_of_a_servers_log_is_kept_as_it_is_or_named(broker, row
         assert line not in refused
         ends = (row["host"], row["client"]) if row["kind"] == "RETR" else (row["client"], row["host"])
         server = f"gsiftp://[{ends[0]}]" if ":" in ends[0] else f"gsiftp://{ends[0]}"
-        said = {
+        expected = {
             "source": server,
             "sink": ends[1],
             "file_class": row["volume"] if row["volume"] != "/" else "",
             "streams": str(row["streams"]),
         }
-        for field, meant in said.items():
+        for field, meant in expected.items():
             assert changed.get((line, field), (None, meant))[1] == str(now[field]), (field, row)
 
 

@@ -26,8 +26,8 @@ async def _somebody(broker: Broker, subject: str, role: str) -> tuple[httpx.Asyn
 
 def _failed(i: int, error: str) -> dict:
     began = NOW - 1000 + 10 * i
-    told = {"id": f"r{i}", "source": "ftp://dtn.example", "sink": "HERE", "started": began, "ended": began + 5}
-    return {**told, "bytes": 5_000_000, "outcome": "failed", "error": error}
+    transfer = {"id": f"r{i}", "source": "ftp://dtn.example", "sink": "HERE", "started": began, "ended": began + 5}
+    return {**transfer, "bytes": 5_000_000, "outcome": "failed", "error": error}
 
 
 @pytest.fixture
@@ -87,10 +87,10 @@ async def test_reports_keep_the_same_rule(reported, name):
     eve, token = await _somebody(reported, "eve", "curator")
     sitting = Sitting(reported)
     await sitting.login(token, "/reports")
-    told = [await eve.get(f"/broker/v1/reports/{name}", params=asked)]
+    answers = [await eve.get(f"/broker/v1/reports/{name}", params=asked)]
     for path in (f"/reports/{name}", f"/reports/{name}.json"):
-        told.append(await sitting.client.get(path, params=asked))
-    assert all("ann-of-cern" not in each.text and SECRET not in each.text for each in told)
+        answers.append(await sitting.client.get(path, params=asked))
+    assert all("ann-of-cern" not in each.text and SECRET not in each.text for each in answers)
 
 
 async def test_a_report_shows_errors_of_others_to_an_admin(reported):

@@ -26,8 +26,8 @@ ACTS = [
 @pytest.mark.parametrize(("method", "path", "body", "code", "action"), ACTS)
 async def test_actions_of_admins_are_in_events_and_the_audit_log(broker, admin, method, path, body, code, action):
     number = await _waiting(broker, "ann")
-    said = {**(body or {}), "task_id_list": [number]} if "manager" in path else body
-    answer = await admin.request(method, path.format(number), json=said)
+    content = {**(body or {}), "task_id_list": [number]} if "manager" in path else body
+    answer = await admin.request(method, path.format(number), json=content)
     assert answer.status_code == 200, answer.text
     issued = await broker.factory.access.issue("tests", NewToken(subject="ann", role="transfer"))
     ann = broker.with_headers({"Authorization": f"Bearer {issued.token}"})
@@ -88,10 +88,10 @@ def test_no_proxy_is_trusted_by_default(tmp_path, monkeypatch):
         assert _wrong(broker.url, "127.0.0.1", 1, **{"X-Forwarded-For": "192.0.2.2"}) == 429
 
 
-@pytest.mark.parametrize("said", ['trusted = "all"', 'trusted = ["proxy.example"]', "on = true", 'trusted = ["*"]'])
-def test_a_proxy_without_sense_is_refused(tmp_path, said):
+@pytest.mark.parametrize("setting", ['trusted = "all"', 'trusted = ["proxy.example"]', "on = true", 'trusted = ["*"]'])
+def test_a_proxy_without_sense_is_refused(tmp_path, setting):
     config = tmp_path / "broker.toml"
-    config.write_text(f"[proxy]\n{said}\n")
+    config.write_text(f"[proxy]\n{setting}\n")
     config.chmod(0o600)
     with pytest.raises(Invalid, match=r"\[proxy\]"):
         configured(Settings(), config)

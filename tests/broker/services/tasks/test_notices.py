@@ -136,20 +136,20 @@ async def test_a_hook_hears_how_each_task_ended(broker, receiver, gridftp):
         await connection.exec_driver_sql(f"UPDATE tasks SET deadline = {time.time()} WHERE id = '{late}'")
     assert (await admin.post(f"{TASKS}/{stopped}/cancel")).is_success
     await until(lambda: len(receiver.taken) == 4)
-    told = {each["data"]["id"]: each for each in receiver.taken}
-    assert {number: each["type"] for number, each in told.items()} == {
+    notices = {each["data"]["id"]: each for each in receiver.taken}
+    assert {number: each["type"] for number, each in notices.items()} == {
         good: "task.succeeded",
         bad: "task.failed",
         late: "task.expired",
         stopped: "task.canceled",
     }
-    data = told[good]["data"]
+    data = notices[good]["data"]
     assert (data["label"], data["owner"], data["status"]) == ("the first", "a-admin", "SUCCEEDED")
     assert (data["files_transferred"], data["bytes_transferred"], data["faults"]) == (1, 5, 0)
     assert (data["source"]["name"], data["destination"]["name"]) == ("here", "there")
     assert data["description"].startswith("the first succeeded (1 files, 5 bytes, in ")
-    assert told[bad]["data"]["error"]["code"] == "FILE_NOT_FOUND"
-    assert f"{bad} failed: " in told[bad]["data"]["description"]
+    assert notices[bad]["data"]["error"]["code"] == "FILE_NOT_FOUND"
+    assert f"{bad} failed: " in notices[bad]["data"]["description"]
 
 
 async def test_tasks_that_are_to_be_silent_are(broker, receiver, gridftp):

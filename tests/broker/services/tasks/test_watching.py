@@ -59,12 +59,12 @@ class Stream:
 
     def next(self) -> dict[str, Any] | None:
         """Return the next event; None at the end."""
-        said: dict[str, Any] = {}
+        event: dict[str, Any] = {}
         for line in self._lines:
             if not line:
-                return said
+                return event
             name, _, value = line.partition(": ")
-            said[name] = json.loads(value) if name == "data" else value
+            event[name] = json.loads(value) if name == "data" else value
         return None
 
 
@@ -133,8 +133,8 @@ async def test_silence_is_not_mistaken_for_an_end(world, monkeypatch):
     number = (await world.admin.post(TASKS, json={**world.submission("/a"), "destination": "far"})).json()["id"]
     task = await world.broker.factory.tasks.one(ADMIN, number)
     async with aclosing(world.broker.factory.watching.watch(ADMIN, task, {})) as stream:
-        told = [await anext(stream) for _ in range(4)]
-    assert [each and each.status for each in told][-3:] == [None] * 3
+        records = [await anext(stream) for _ in range(4)]
+    assert [each and each.status for each in records][-3:] == [None] * 3
 
 
 def test_an_unknown_task_is_refused_before_the_stream(client, opened):
