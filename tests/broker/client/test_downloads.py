@@ -121,7 +121,7 @@ def test_a_collect_job_reports_its_hops_to_the_broker(broker, known, tmp_path):
     assert page["figures"][0]["title"] == "Hops over time"
 
 
-def test_the_next_transfer_begins_with_what_the_broker_expects(broker, known, tmp_path):
+def test_the_next_transfer_begins_with_the_forecasts_of_the_broker(broker, known, tmp_path):
     now = time.time()
     sources = [each.rpartition("/")[0] for each in _urls(known)]
     reports = [
@@ -199,7 +199,7 @@ def test_a_replica_with_wrong_bytes_is_marked_bad(broker, known, tmp_path):
     assert (bad["endpoint"], bad["state"]) == ("two", "BAD")
 
 
-def test_a_guess_of_the_broker_does_not_outweigh_what_this_user_saw(broker, known, tmp_path):
+def test_a_guess_of_the_broker_does_not_outweigh_the_users_own_history(broker, known, tmp_path):
     urls, now = _urls(known), time.time()
     for url in urls:
         assert coget(["--quiet", "-o", "own", url], tmp_path).returncode == 0

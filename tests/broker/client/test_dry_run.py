@@ -60,13 +60,13 @@ def test_a_task_does_what_its_dry_run_listed(mirror):
     assert (mirror.two / "copy" / "deep" / "new").read_bytes() == b"more"
 
 
-def test_a_destination_that_there_is_not_is_not_made(mirror):
+def test_a_dry_run_does_not_create_the_destination(mirror):
     done = mirror.run("submit", "-r", "--delete", "--dry-run", "one:/run/", "two:/nowhere/deep")
     assert (done.returncode, len(done.stdout.splitlines())) == (0, 4), done.stderr
     assert not (mirror.two / "nowhere").exists()
 
 
-def test_a_dry_run_is_shown_as_what_it_is(mirror):
+def test_a_finished_dry_run_is_shown_as_a_dry_run(mirror):
     items = [{"source": "/copy", "recursive": True}]
     submission = {
         "submission_id": "5f0c1b3e-8d0a-4b52-9d3c-3b0d6f1f2a77",

@@ -155,7 +155,7 @@ def test_an_endless_query_is_not_looked_through_for_long(server, tmp_path):
     _clean(result.stdout + result.stderr)
 
 
-def test_httpx_is_what_the_server_is_asked_with(server):
+def test_the_server_gives_its_file_only_with_the_key(server):
     """The server gives its file, and only with the key."""
     assert httpx.get(f"http://{server}/good/file", timeout=PATIENCE).status_code == 403
     assert httpx.get(f"http://{server}/good/file?{QUERY}", timeout=PATIENCE).content == CONTENT

@@ -76,7 +76,7 @@ def rates(link: DemoLink, older: float, newer: float) -> list[float]:
     ]
 
 
-def test_the_same_seed_makes_the_same_world_however_late_it_ends():
+def test_the_same_seed_makes_the_same_world_for_every_end_time():
     later = transfers(world(SEED), SEED, END + 100_000)
     assert world(SEED) == made()
     assert errands(world(SEED), SEED) == errands(made(), SEED)
@@ -267,7 +267,7 @@ async def filled(url: str) -> None:
         await factory.database.close()
 
 
-async def test_it_is_taken_in_as_real_data_are(database):
+async def test_the_demo_data_is_stored_like_real_data(database):
     factory, now = Factory.of(Settings(database), compiled=False), time.time()
     try:
         async with factory.database.read() as connection:

@@ -97,7 +97,7 @@ def test_a_secret_may_be_in_a_file_of_its_own(file, text, key, value, end):
         ('{key}_file = "binary"', "is not UTF-8"),
     ],
 )
-def test_files_of_secrets_without_sense_are_refused(file, text, key, value, setting, why):
+def test_invalid_files_of_secrets_are_refused(file, text, key, value, setting, why):
     (file.parent / "empty").write_text("\n")
     (file.parent / "binary").write_bytes(b"\xffs3cret")
     file.write_text(text + setting.format(key=key, value=value) + "\n")
@@ -127,7 +127,7 @@ def test_the_database_may_be_named_by_a_file(tmp_path):
 
 
 @pytest.mark.parametrize("url", ["s3cret", "postgresql://u:s3cret/x@h/n", "postgresql://u:1:s3cret@h:s3cret/n"])
-def test_an_address_that_makes_no_sense_is_not_shown(tmp_path, url):
+def test_an_invalid_address_is_not_shown(tmp_path, url):
     (tmp_path / "url").write_text(url)
     refused = _run(tmp_path, "token", "list", COGET_BROKER_DATABASE_FILE="url")
     assert (refused.returncode, "s3cret" in refused.stdout + refused.stderr) == (2, False)

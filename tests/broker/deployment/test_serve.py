@@ -148,7 +148,7 @@ def test_without_the_broker_extra_it_prints_what_to_install(tmp_path):
     assert "Traceback" not in result.stderr
 
 
-def test_aria2c_downloads_what_the_broker_names(tmp_path):
+def test_aria2c_downloads_a_file_from_the_metalink_of_the_broker(tmp_path):
     content = bytes(range(256)) * 4096
     for name in ("one", "two"):
         (tmp_path / name).mkdir()

@@ -199,7 +199,7 @@ SENSELESS = [
 ]
 
 
-async def test_a_transfer_without_sense_is_refused(ann, ends):
+async def test_an_invalid_transfer_is_refused(ann, ends):
     for change, status, code in SENSELESS:
         answer = await ann.post(f"{V}/transfer", json=transfer(ends) | change)
         assert (answer.status_code, answer.json()["code"]) == (status, code), change
@@ -322,7 +322,7 @@ WRONG_LISTS = [
 ]
 
 
-async def test_a_list_that_makes_no_sense_is_refused(ann):
+async def test_an_invalid_list_of_tasks_is_refused(ann):
     for params in WRONG_LISTS:
         answer = await ann.get(f"{V}/task_list", params=params)
         assert (answer.status_code, answer.json()["code"]) == (400, "ClientError.BadRequest"), params
@@ -583,7 +583,7 @@ WRONG_LISTINGS = [
 ]
 
 
-async def test_a_listing_that_makes_no_sense_is_refused(ann, folder):
+async def test_an_invalid_listing_is_refused(ann, folder):
     for params in WRONG_LISTINGS:
         answer = await ann.get(f"{folder}/ls", params=params)
         assert (answer.status_code, answer.json()["code"]) == (400, "ClientError.BadRequest"), params

@@ -93,7 +93,7 @@ async def test_filter_keys_reach_no_statement(stocked, key):
         {"name": "other"},
     ],
 )
-async def test_an_endpoint_without_sense_is_refused(stocked, change):
+async def test_an_invalid_endpoint_is_refused(stocked, change):
     usual = {"name": "new", "site": "CERN", "scheme": "ftp", "host": "h"}
     answer = await stocked.put("/broker/v1/endpoints/new", json={**usual, **change})
     assert answer.status_code in (404, 422), answer.text

@@ -92,7 +92,7 @@ async def test_forecast_accuracy_is_reported_by_size(broker):
     assert found[sample("coget_lagging_transfers", sums="scores")] == 0
 
 
-def test_seconds_that_were_lost_only_grow_and_what_was_before_is_not_news():
+def test_lost_seconds_only_grow_and_start_at_zero():
     lost = LostSeconds(100)
     assert lost.since == 99
     assert lost.add([10.0, 5.0]) == 0.0

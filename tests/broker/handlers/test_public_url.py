@@ -71,7 +71,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
         yield running
 
 
-def test_there_are_paths_to_be_asked():
+def test_many_paths_are_checked():
     assert len(PATHS) > 60
     assert {"/reports", "/.well-known/openid-configuration", "/ga4gh/drs/v1/service-info"} <= set(PATHS)
 

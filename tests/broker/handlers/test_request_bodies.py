@@ -208,7 +208,7 @@ async def test_a_slow_upload_delays_no_conditional_change_of_others(broker, stoc
 
 
 @pytest.mark.parametrize("prefix", ["/broker/v1", "/v0.10/broker/v1"])
-async def test_a_change_is_made_only_to_what_it_is_meant_for(stocked, prefix):
+async def test_a_change_is_made_only_if_its_etag_matches(stocked, prefix):
     path = f"{prefix}/endpoints/cern-1"
     first = await stocked.get(path)
     body, tag = first.json(), first.headers["ETag"]

@@ -87,7 +87,7 @@ async def test_clients_without_a_login_are_forgotten(broker, program, ann, monke
 
 
 @pytest.mark.parametrize("header", ["Basic", "Basic !!!", "Basic " + base64.b64encode(b"nocolon").decode(), "Bearer x"])
-async def test_a_client_header_without_sense_is_refused(program, header):
+async def test_an_invalid_client_header_is_refused(program, header):
     answer = await program.own.post(
         "/v2/oauth2/token", data={"grant_type": "client_credentials"}, headers={"Authorization": header}
     )

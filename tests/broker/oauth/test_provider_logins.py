@@ -43,7 +43,7 @@ async def test_tokens_expire_with_the_login_at_the_provider(broker, number):
 
 
 @pytest.mark.parametrize(("then", "good"), [("reader", False), ("admin", True), ("transfer", False)])
-async def test_a_login_with_another_role_ends_what_earlier_ones_gave(broker, number, then, good):
+async def test_a_login_with_another_role_ends_the_tokens_of_earlier_ones(broker, number, then, good):
     first = await given(broker, "admin", number)
     await given(broker, then, number)
     client = await broker.factory.clients.known(number)

@@ -133,7 +133,7 @@ async def test_a_description_of_a_token_has_the_user_name_once(program, ann):
     assert [name for name, value in described.items() if value == "ann@localhost"] == ["username"]
 
 
-async def test_a_revoked_token_takes_along_what_came_of_it_and_an_issued_one_is_left(broker, program, native, ann):
+async def test_revoking_a_token_revokes_its_descendants_but_no_issued_token(broker, program, native, ann):
     token = (await program.login(ann))["transfer.api.globus.org"]
     answer = await native.ask("token/revoke", token=token["refresh_token"])
     assert (answer.status_code, answer.json()) == (200, {"active": False})

@@ -303,7 +303,7 @@ async def test_a_session_that_ended_leads_to_the_login_and_back(browser, served)
         assert somebody.page.url.endswith("/reports/audit?subject=root")
 
 
-async def test_users_see_nothing_of_others_and_no_way_to_what_is_for_admins(browser, served):
+async def test_users_see_no_data_of_others_and_no_links_to_reports_for_admins(browser, served):
     async with visit(browser, served.process.url) as somebody:
         await somebody.login(served.eve)
         for name, path in served.paths.items():

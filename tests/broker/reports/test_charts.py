@@ -161,7 +161,7 @@ def test_no_two_kinds_look_alike(values: Sequence[str]):
 
 
 @given(st.lists(st.integers(), max_size=300), st.integers(1, 50))
-def test_thinning_leaves_what_is_spread_as_before(rows: list[int], most: int):
+def test_thinning_keeps_evenly_spaced_rows(rows: list[int], most: int):
     kept = list(thinned(rows, most))
     assert len(kept) <= most
     step = -(-len(rows) // most) or 1

@@ -41,7 +41,7 @@ def test_json_has_no_number_that_json_does_not_know(value):
     assert read == (value if math.isfinite(value) else None)
 
 
-def test_a_figure_is_found_and_so_is_what_it_is_drawn_from():
+def test_a_figure_and_its_table_are_found():
     report = Report("r", "R", "", 0.0, figures=[FIGURE])
     assert part_of(report, "f") is FIGURE
     assert table_of(report, "f") is TABLE is table_of(report, "t")

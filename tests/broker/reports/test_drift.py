@@ -61,7 +61,7 @@ async def test_transfers_of_this_week_do_not_count_yet(broker):
     assert table(await shown(broker), "drift").rows == []
 
 
-async def test_each_sees_the_drift_of_what_is_theirs_and_no_blind_spots(broker):
+async def test_users_see_the_drift_of_their_own_links_and_no_blind_spots(broker):
     await off(broker, "theirs", [3.0, 1.5], subject="a-admin")
     await off(broker, "mine", [3.0, 1.5], subject="a-transfer")
     page = await shown(broker, Scope("a-transfer"))

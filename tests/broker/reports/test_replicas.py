@@ -25,7 +25,7 @@ def _rows(document: dict, name: str) -> list[dict]:
     return [dict(zip(names, row, strict=True)) for row in table["rows"]]
 
 
-async def test_a_bad_replica_is_there_with_what_speaks_against_it(broker, stocked):
+async def test_a_bad_replica_is_shown_with_the_evidence(broker, stocked):
     curator, began = await broker.client("curator"), time.time()
     bad = {"dataset": DATASET, "endpoint": "cern-1", "reason": "other bytes"}
     assert (await curator.post("/broker/v1/replicas/bad", json=bad)).status_code == 200

@@ -132,7 +132,7 @@ def test_incomparable_samples_are_refused(sizes):
 
 
 @given(st.integers(FEWEST, 60))
-def test_the_interval_of_a_median_has_what_the_sign_test_does_not_reject(count):
+def test_the_interval_of_a_median_holds_the_values_the_sign_test_accepts(count):
     values = [float(each) for each in range(count)]
     low, high = median_interval(values, [1.0] * count)
     kept = [each for each in values if sign_test(int(each), count - int(each)) >= 0.05]

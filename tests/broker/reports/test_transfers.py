@@ -162,7 +162,7 @@ async def test_users_see_their_own_decisions_and_admins_all(broker, ann, other, 
     assert list(decisions.values()) == [1, 1, 2]
 
 
-async def test_another_users_ids_are_those_of_nothing(broker, ann, other, admin):
+async def test_ids_of_another_user_are_answered_like_unknown_ids(broker, ann, other, admin):
     await ann.post("/broker/v1/decisions", json=decided())
     number, task = await newest(broker), await submitted(broker, "a-transfer")
     for name, real, unreal in (("transfer", number, number + 1), ("task", task, str(UUID(int=7)))):

@@ -189,7 +189,7 @@ async def test_impossible_names_fail_at_once(world):
     assert (loop.status, loop.error_code) == ("FAILED", "FILE_NOT_FOUND"), loop.error
 
 
-async def test_folders_are_made_however_deep_they_are(world):
+async def test_folders_are_made_at_any_depth(world):
     write(world.source.root, {"a": 1})
     try:
         task = await world.done("TRANSFER", [Item(source="/a", destination="/" + "d/" * 1000 + "a")])
@@ -270,7 +270,7 @@ async def test_a_corrupt_replica_costs_time_and_no_data(world, tmp_path):
     assert (world.sink.root / "a").read_bytes() == content
 
 
-async def test_a_server_that_dies_costs_time_and_what_had_arrived_is_kept(mortal_world):
+async def test_a_server_that_dies_costs_time_but_no_arrived_bytes(mortal_world):
     files = write(mortal_world.source.root, {"a": 150_000_000})
     await held(mortal_world, rate=30e6)
     number = await mortal_world.submit("TRANSFER", [Item(source="/a", destination="/a")])
@@ -324,7 +324,7 @@ async def test_items_of_one_task_do_not_delete_each_others_files(world):
     assert read(world.sink.root / "t") == {"x": files["a/x"], "b/y": files["b/y"]}
 
 
-async def test_an_extra_folder_keeps_what_rules_leave_alone(world):
+async def test_an_extra_folder_keeps_its_filtered_files(world):
     write(world.source.root, {"d/a": 1})
     write(world.sink.root, {"d/gone/a.keep": 1, "d/gone/b": 1})
     rules = (FilterRule(name="*.keep"),)

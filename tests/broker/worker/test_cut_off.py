@@ -104,7 +104,7 @@ def stalled(cut: Way) -> Iterator[None]:
         cut.mend()
 
 
-async def test_a_worker_that_is_cut_off_stops_before_another_has_its_work_and_names_nothing_then(opened, far, cut):
+async def test_a_worker_that_is_cut_off_stops_before_its_work_passes_on(opened, far, cut):
     tasks, first = Tasks(opened, Announcements()), Endless()
     number, _ = await tasks.submit(task("/a"))
     async with working(far, first) as worker:

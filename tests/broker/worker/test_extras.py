@@ -79,7 +79,7 @@ async def test_no_file_is_deleted_through_a_link_at_the_destination(world, to, t
     assert "a symbolic link at the destination leads there" in messages[0]
 
 
-async def test_a_link_that_is_extra_is_deleted_and_not_what_it_leads_to(world, tmp_path):
+async def test_an_extra_link_is_deleted_and_its_target_is_kept(world, tmp_path):
     write(world.source.root, {"d/b": 1})
     kept = write(tmp_path / "outside", {"one": 5})
     write(world.sink.root, {"d/extra": 5})

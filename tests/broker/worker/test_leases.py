@@ -143,7 +143,7 @@ async def measured(database: str) -> AsyncIterator[Database]:
     await made.close()
 
 
-async def test_results_are_written_row_by_row_however_much_is_leased(measured):
+async def test_results_are_written_row_by_row_for_any_number_of_leases(measured):
     """A statement reads only rows of the task, not all rows of the worker."""
     ends = {"source": uuid4(), "destination": uuid4(), "items": (Item(source="/a", destination="/b"),)}
     new = NewTask(owner="ann", kind="TRANSFER", submission_id=uuid4(), deadline=time.time() + 3600, **ends)

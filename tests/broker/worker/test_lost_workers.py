@@ -229,7 +229,7 @@ async def one_worker(world: World, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
             await running
 
 
-def test_there_is_time_to_stop():
+def test_a_worker_has_time_to_stop_before_it_counts_as_dead():
     """Intervals for tests: a check each second, and one second to stop."""
     assert fencing.SILENT + 1 + 1 < SILENCE - 1
 

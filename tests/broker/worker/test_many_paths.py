@@ -105,7 +105,7 @@ async def test_files_of_another_item_are_not_extra_through_a_link(world):
     assert task.folders_not_cleared == 2
 
 
-async def test_a_folder_to_which_another_one_leads_keeps_what_came_that_way(world):
+async def test_a_folder_keeps_files_that_came_through_a_link_to_it(world):
     write(world.source.root, {"d/sub/x": 5, "d/other/y": 6})
     write(world.sink.root, {"d/other/y": 6})
     (world.sink.root / "d/sub").symlink_to("other")
@@ -170,7 +170,7 @@ async def test_the_destination_may_be_a_link_into_the_source(world):
     assert read(world.source.root)["src/sub/b"] == files["src/sub/b"]
 
 
-async def test_the_source_may_be_a_link_into_what_is_extra(world):
+async def test_the_source_may_be_a_link_into_an_extra_folder(world):
     files = write(world.source.root, {"t/2024/final/a": 5, "t/2024/final/deep/b": 5, "t/2024/draft": 4})
     (world.source.root / "current").symlink_to("t/2024/final")
     task = await synced(world, ("/current/", "/t/"), to="source")
@@ -201,7 +201,7 @@ async def test_the_source_may_be_mounted_in_the_destination(world, to, what, whe
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("to", ["sink", "local"])
-async def test_a_folder_that_has_itself_in_it_keeps_what_was_copied(world, to):
+async def test_a_folder_mounted_in_itself_keeps_the_copied_files(world, to):
     files = write(world.source.root, {"d/a": 10, "d/b/c": 10})
     root = world.sink.root if to == "sink" else world.local
     (root / "d").mkdir()
@@ -264,7 +264,7 @@ class without_case:
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("to", ["sink", "local"])
-async def test_replicas_of_what_is_copied_are_not_extra(world, to):
+async def test_replicas_of_copied_datasets_are_not_extra(world, to):
     """The only replica of a dataset lies in the destination, at another path."""
     root = world.sink.root if to == "sink" else world.local
     with GridFTPServer(world.local, "127.0.0.3") as local:
@@ -274,7 +274,7 @@ async def test_replicas_of_what_is_copied_are_not_extra(world, to):
     assert read(root) == {"store/run/a": b"precious", "a": b"precious"}
 
 
-async def test_a_link_takes_the_place_of_what_was_extra(world, tmp_path):
+async def test_a_link_that_replaces_an_extra_folder_protects_its_target(world, tmp_path):
     """A user replaces a folder by a link during the copy: nothing at its target is deleted."""
     write(world.source.root, {"d/a": 40_000_000})
     kept = write(tmp_path / "outside", {"one": 5, "deep/two": 5})

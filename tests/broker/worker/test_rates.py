@@ -151,7 +151,7 @@ async def test_a_stopped_task_frees_its_reserved_rate_within_moments(world):
     assert promised <= time.time() + 2.5  # two pieces of a second each
 
 
-async def test_a_database_that_crashes_takes_nothing_away_from_what_is_under_way(tmp_path):
+async def test_a_database_crash_does_not_fail_copies_under_way(tmp_path):
     """A failed copy stores nothing: without a database it waits for the rate limiter."""
     content = os.urandom(SIZE)
     with postgres() as server:

@@ -139,7 +139,7 @@ async def nothing_due(world: World) -> bool:
         return not await LeftoverStore(connection).due({""}, time.time() + 1e6, 10)
 
 
-async def test_folders_of_workers_are_cleared_of_what_was_fetched_in_part(world):
+async def test_partial_downloads_in_folders_of_workers_are_deleted(world):
     (world.source.root / "a").touch()
     os.truncate(world.source.root / "a", 2 << 30)
     async with working(world):

@@ -132,7 +132,7 @@ async def test_small_files_leave_no_decisions(world, tmp_path):
 
 
 @pytest.mark.parametrize("to", ["sink", "local"])
-async def test_candidates_are_kept_with_what_the_broker_expected_of_them(world, tmp_path, to):
+async def test_candidates_are_kept_with_their_forecasts(world, tmp_path, to):
     now = time.time()
     with GridFTPServer(tmp_path / "b", "127.0.0.3") as b:
         await place(world, "x", 40 * MB, world.source, b)

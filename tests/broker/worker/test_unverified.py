@@ -94,7 +94,7 @@ async def test_the_config_file_sets_copy_unverified(database, tmp_path, toml, co
 
 
 @pytest.mark.parametrize("toml", ["transfers = 1", "[transfers]\ncopy_unverified = 1", "[transfers]\nx = true"])
-async def test_a_toml_that_makes_no_sense_is_refused(database, tmp_path, toml):
+async def test_an_invalid_toml_is_refused(database, tmp_path, toml):
     (tmp_path / "broker.toml").write_text(toml)
     with pytest.raises(Invalid, match="transfers"):
         configured(Settings(database), tmp_path / "broker.toml")

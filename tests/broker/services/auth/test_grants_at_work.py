@@ -104,7 +104,7 @@ async def test_a_deadline_is_at_most_a_hundred_years_away(world, seconds):
         assert answer.status_code == 400
 
 
-async def test_a_user_has_one_rule_for_a_path_however_they_are_named(world):
+async def test_a_user_has_one_rule_for_a_path_under_all_names(world):
     known, unknown = identity("ann"), identity("zoe")
     for name in (str(known), str(known).upper(), f"urn:uuid:{known}", known.hex):
         await grant(world.admin, "to", name, "r")

@@ -238,7 +238,7 @@ def test_it_is_read_from_a_file(tmp_path):
         GOOD.replace('{ x = "reader" }', '"reader"'),
     ],
 )
-def test_a_file_without_sense_is_refused_by_name(tmp_path, text):
+def test_an_invalid_file_is_refused_by_name(tmp_path, text):
     path = tmp_path / "broker.toml"
     path.write_text(text)
     path.chmod(0o600)

@@ -197,6 +197,6 @@ def test_issuers_are_read_from_a_file(tmp_path):
         "{",
     ],
 )
-def test_a_file_without_sense_is_refused_by_name(tmp_path, text):
+def test_an_invalid_file_is_refused_by_name(tmp_path, text):
     with pytest.raises(Invalid, match=r"broker\.toml"):
         issuers(_file(text)(tmp_path))

@@ -135,7 +135,7 @@ def test_a_provider_that_is_down_is_reported(empty_database, tmp_path, browser):
         ('client_id = "coget"', 'client_id = "coget"\nsurprise = "x"'),
     ],
 )
-def test_a_file_without_sense_is_refused_by_name(tmp_path, change):
+def test_an_invalid_file_is_refused_by_name(tmp_path, change):
     file = tmp_path / "broker.toml"
     file.write_text(CONFIG.replace(*change).format(url="https://iam.example"))
     file.chmod(0o600)

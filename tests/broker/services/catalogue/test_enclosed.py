@@ -173,7 +173,7 @@ VARIANTS = [
 
 @pytest.mark.sampled(7)
 @pytest.mark.parametrize("variant", VARIANTS)
-async def test_however_its_place_is_written(place, variant):
+async def test_every_spelling_of_its_place_is_closed(place, variant):
     changes = {name: value.format(root=place.root.rstrip("/")) for name, value in variant.items()}
     path = changes.pop("path", None)
     assert (await place.endpoint(place.world.admin, "mine", **changes)).status_code == 200

@@ -81,7 +81,7 @@ async def test_users_do_not_see_the_location_of_a_collection(stocked, broker):
         {"rate": -1},
     ],
 )
-async def test_a_collection_without_sense_is_refused(stocked, change):
+async def test_an_invalid_collection_is_refused(stocked, change):
     answer = await stocked.put(f"{OWN}/c", json={"name": "c", "endpoint": "cern-1", **change})
     assert answer.status_code in (404, 422), answer.text
     assert (await stocked.get(OWN)).json() == {"collections": []}
@@ -158,7 +158,7 @@ async def test_the_most_generous_of_several_rules_counts(broker, admin, collecti
         {"principal_type": "anonymous", "permissions": "w"},
     ],
 )
-async def test_a_rule_without_sense_is_refused(admin, collection, rule):
+async def test_an_invalid_rule_is_refused(admin, collection, rule):
     assert (await admin.post(f"{OWN}/disk/rules", json=rule)).status_code == 422
 
 

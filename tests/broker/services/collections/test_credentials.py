@@ -87,7 +87,7 @@ def test_a_place_covers_only_endpoints_in_it(bound, shown, covered):
         ),
     ],
 )
-def test_a_binding_that_makes_no_sense_is_refused(tmp_path, toml):
+def test_an_invalid_binding_is_refused(tmp_path, toml):
     (tmp_path / "broker.toml").write_text(toml)
     (tmp_path / "broker.toml").chmod(0o600)
     with pytest.raises(Invalid, match="credentials"):
@@ -180,7 +180,7 @@ async def test_only_admins_set_data_hosts(broker, admin, curator):
     assert (await broker.factory.places.policy()).data_hosts == frozenset()
 
 
-def test_an_upgrade_binds_credentials_to_what_their_collections_have(empty_database):
+def test_an_upgrade_binds_credentials_to_the_places_of_their_collections(empty_database):
     address = addressed(empty_database)
     with migration._connected(address) as connection:
         alembic.command.upgrade(migration._config(connection), "0009")

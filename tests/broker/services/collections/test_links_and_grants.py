@@ -151,7 +151,7 @@ async def test_a_followed_link_that_leads_out_is_named_and_the_rest_is_copied(ev
     assert hidden == "/u1/d/: the server counts 1 entries more than it names, for example dangling links"
 
 
-async def test_a_kept_link_leads_to_what_its_owner_may_write(eve, world):
+async def test_a_kept_link_leads_only_to_paths_that_its_owner_may_write(eve, world):
     """Both a link's target and its own place count: a folder of theirs may be a link, too."""
     for name in ("a/b/keep", "private", "a/private", "a/b/way"):
         (world.source / name).mkdir(parents=True)
@@ -172,7 +172,7 @@ async def test_a_kept_link_leads_to_what_its_owner_may_write(eve, world):
     assert (await eve.task(("/a/b/keep/", "/u1/keep/"), recursive_symlinks="keep"))["status"] == "FAILED"
 
 
-async def test_a_kept_link_to_what_is_not_copied_is_named_alone(eve, world):
+async def test_only_kept_links_to_files_that_are_not_copied_are_named(eve, world):
     (world.source / "d/other").mkdir(parents=True)
     (world.source / "d/x").mkdir()
     (world.source / "d/other/file").write_text("x")

@@ -227,7 +227,7 @@ async def test_the_log_of_a_real_gridftp_server_is_taken_once(admin, start_gridf
     assert (nonsense.status_code, "coget-log" in nonsense.text) == (422, False)
 
 
-async def test_a_forecast_rests_on_what_was_reported(broker, admin):
+async def test_a_forecast_rests_on_the_reported_transfers(broker, admin):
     asked = {"source": "ftp://dtn.example:21", "sink": "FNAL", "size": 1_000_000_000}
     nothing = (await admin.get("/broker/v1/forecasts", params=asked)).json()
     assert (nothing["rate"], nothing["seconds"]) == (None, None)

@@ -24,7 +24,7 @@ NOW = time.time()
 
 @given(st.randoms(use_true_random=False), st.integers(1, 200))
 @settings(max_examples=effort(200, 20_000), deadline=None)
-def test_every_number_is_read_once_however_writers_end(chance, steps):
+def test_every_number_is_read_once_after_commits_and_rollbacks(chance, steps):
     """Writers take numbers under a lock; a reader fetches the last number, waits for writers, and then reads."""
     horizon, cursor, read = Horizon(), 0, []
     number, visible, open_, done = 0, set(), {}, 0

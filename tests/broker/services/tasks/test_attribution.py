@@ -89,7 +89,7 @@ def test_no_proxy_is_trusted_by_default(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("setting", ['trusted = "all"', 'trusted = ["proxy.example"]', "on = true", 'trusted = ["*"]'])
-def test_a_proxy_without_sense_is_refused(tmp_path, setting):
+def test_an_invalid_proxy_is_refused(tmp_path, setting):
     config = tmp_path / "broker.toml"
     config.write_text(f"[proxy]\n{setting}\n")
     config.chmod(0o600)
