@@ -332,6 +332,6 @@ def test_the_middle_of_forecasts_is_their_median(rates, middle):
     assert found.rates.p50 == middle
 
 
-def test_no_forecasts_have_no_middle():
+def test_the_middle_of_no_forecasts_is_none():
     assert middle_of([]) is None
     assert middle_of([forecast_of(None)]) is None
