@@ -211,8 +211,8 @@ async def held(world: World, name: str = "sink", **values: object) -> None:
     async with world.factory.database.write() as connection:
         kept = CollectionStore(connection)
         (found,) = await kept.all({str(world.collections[name])})
-        said = {field: getattr(found, field) for field in NewCollection.model_fields}
-        await kept.put(found.id, "ann", NewCollection(**{**said, **values}), time.time())
+        current = {field: getattr(found, field) for field in NewCollection.model_fields}
+        await kept.put(found.id, "ann", NewCollection(**{**current, **values}), time.time())
 
 
 async def begun(world: World, number: str, count: int) -> None:

@@ -56,7 +56,7 @@ def _reported(client: httpx.Client) -> list[dict]:
     return client.get("/broker/v1/transfers").json()["transfers"]
 
 
-def test_a_name_is_enough_and_what_came_of_it_is_told(broker, known, tmp_path):
+def test_a_dataset_name_is_enough_and_its_transfers_are_reported(broker, known, tmp_path):
     home = tmp_path / "home"
     home.mkdir()
     result = coget(["--json", "--quiet", DATASET], home, **_environment(broker))
@@ -64,10 +64,10 @@ def test_a_name_is_enough_and_what_came_of_it_is_told(broker, known, tmp_path):
     report = json.loads(result.stdout)
     assert (home / "x.root").read_bytes() == CONTENT
     assert len(report["sources"]) == 2
-    told = _reported(known)
-    assert sum(each["bytes"] for each in told) == len(CONTENT)
-    assert {each["sink"] for each in told} == {"HERE"}
-    assert {each["outcome"] for each in told} <= {"ok", "slow"}
+    transfers = _reported(known)
+    assert sum(each["bytes"] for each in transfers) == len(CONTENT)
+    assert {each["sink"] for each in transfers} == {"HERE"}
+    assert {each["outcome"] for each in transfers} <= {"ok", "slow"}
     assert not list((home / ".local/share/coget/history.sqlite.outbox").iterdir())
 
 
@@ -78,17 +78,22 @@ def _decided(database: Path) -> list[dict]:
         return [dict(row) for row in connection.execute(f"{joined} ORDER BY id")]
 
 
-def test_the_broker_is_told_from_where_a_file_came_and_why(broker, known, tmp_path):
+def test_a_download_reports_its_sources_and_reason_to_the_broker(broker, known, tmp_path):
     assert coget(["--quiet", DATASET], tmp_path, **_environment(broker)).returncode == 0
-    (told,) = _decided(tmp_path / "b.sqlite")
-    assert (told["kind"], told["thing"], told["sink"], told["outcome"]) == ("download", DATASET, "HERE", "ok")
-    assert (told["subject"], told["bytes"], told["task_id"]) == ("admin", len(CONTENT), None)
-    assert told["rationale"].startswith("adaptive:")
-    sources, trace = json.loads(told["parts"]), json.loads(told["ranges"])
+    (decision,) = _decided(tmp_path / "b.sqlite")
+    assert (decision["kind"], decision["thing"], decision["sink"], decision["outcome"]) == (
+        "download",
+        DATASET,
+        "HERE",
+        "ok",
+    )
+    assert (decision["subject"], decision["bytes"], decision["task_id"]) == ("admin", len(CONTENT), None)
+    assert decision["rationale"].startswith("adaptive:")
+    sources, trace = json.loads(decision["parts"]), json.loads(decision["ranges"])
     assert sum(each["bytes"] for each in sources) == len(CONTENT)
     assert sum(each["planned_bytes"] for each in sources) == len(CONTENT)
     assert sum(each[3] for each in trace["ranges"]) == len(CONTENT)
-    assert told["best_seconds"] <= told["fetch_seconds"] <= told["seconds"]
+    assert decision["best_seconds"] <= decision["fetch_seconds"] <= decision["seconds"]
     (tmp_path / "one" / "2024" / "x.root").unlink()
     (tmp_path / "two" / "2024" / "x.root").unlink()
     assert coget(["--quiet", "-o", "other", DATASET], tmp_path, **_environment(broker)).returncode != 0
@@ -97,21 +102,26 @@ def test_the_broker_is_told_from_where_a_file_came_and_why(broker, known, tmp_pa
     assert {each["outcome"] for each in json.loads(failed["parts"])} == {"failed"}
 
 
-def test_the_broker_is_told_of_the_hops_of_a_collection(broker, known, tmp_path):
+def test_a_collect_job_reports_its_hops_to_the_broker(broker, known, tmp_path):
     result = coget(["collect", "--json", "--to", str(tmp_path / "in"), DATASET], tmp_path, **_environment(broker))
     assert result.returncode == 0, result.stderr
-    (told,) = _decided(tmp_path / "b.sqlite")
-    assert (told["kind"], told["thing"], told["sink"], told["best_seconds"]) == ("collect", "a file", "HERE", None)
-    hops = json.loads(told["ranges"])["ranges"]
+    (decision,) = _decided(tmp_path / "b.sqlite")
+    assert (decision["kind"], decision["thing"], decision["sink"], decision["best_seconds"]) == (
+        "collect",
+        "a file",
+        "HERE",
+        None,
+    )
+    hops = json.loads(decision["ranges"])["ranges"]
     assert sum(each[3] for each in hops) == len(CONTENT)
-    assert all(0 <= each[4] < each[7] <= told["seconds"] for each in hops)
+    assert all(0 <= each[4] < each[7] <= decision["seconds"] for each in hops)
     stretches = [each for pair in json.loads(result.stdout)["pairs"] for each in pair["stretches"]]
     assert [each["bytes"] for each in stretches] == [each[3] for each in hops]
-    page = known.get("/broker/v1/reports/transfer", params={"id": told["id"]}).json()
+    page = known.get("/broker/v1/reports/transfer", params={"id": decision["id"]}).json()
     assert page["figures"][0]["title"] == "Hops over time"
 
 
-def test_the_next_transfer_begins_with_what_the_broker_expects(broker, known, tmp_path):
+def test_the_next_transfer_begins_with_the_forecasts_of_the_broker(broker, known, tmp_path):
     now = time.time()
     sources = [each.rpartition("/")[0] for each in _urls(known)]
     reports = [
@@ -168,7 +178,7 @@ def test_a_broker_that_is_down_fails_no_transfer_and_hears_of_it_later(broker, k
     assert "name replica URLs" in failed.stderr
 
 
-def test_a_name_service_that_says_nothing_does_not_hold_up_the_end(broker, known, tmp_path):
+def test_a_silent_name_service_does_not_delay_the_exit(broker, known, tmp_path):
     home = tmp_path / "home"
     home.mkdir()
     environment = {"COGET_BROKER": "https://broker.example", "COGET_SITE": "HERE"}
@@ -189,7 +199,7 @@ def test_a_replica_with_wrong_bytes_is_marked_bad(broker, known, tmp_path):
     assert (bad["endpoint"], bad["state"]) == ("two", "BAD")
 
 
-def test_a_guess_of_the_broker_does_not_outweigh_what_this_user_saw(broker, known, tmp_path):
+def test_a_guess_of_the_broker_does_not_outweigh_the_users_own_history(broker, known, tmp_path):
     urls, now = _urls(known), time.time()
     for url in urls:
         assert coget(["--quiet", "-o", "own", url], tmp_path).returncode == 0
@@ -207,12 +217,12 @@ def _shares(home: Path, words: list[str], environment: dict[str, str]) -> list[d
 
 
 @pytest.mark.parametrize("name", ["x" * 300, "/dev/fd/63", "no/such/dataset"])
-def test_what_is_neither_file_nor_dataset_is_told_so(broker, known, tmp_path, name):
+def test_a_name_that_is_neither_file_nor_dataset_is_refused(broker, known, tmp_path, name):
     result = coget([name], tmp_path, **_environment(broker))
     assert (result.returncode, "there is no dataset" in result.stderr) == (3, True), result.stderr
 
 
-def test_what_there_is_can_be_searched(broker, known, tmp_path):
+def test_search_lists_datasets_by_prefix(broker, known, tmp_path):
     found = coget(["search", "lab:20"], tmp_path, **_environment(broker))
     assert (found.returncode, DATASET in found.stdout) == (0, True)
     found = coget(["search", "--json", "none"], tmp_path, **_environment(broker))
@@ -221,13 +231,13 @@ def test_what_there_is_can_be_searched(broker, known, tmp_path):
     assert (missing.returncode, "there is no dataset lab:none" in missing.stderr) == (3, True)
 
 
-def test_a_file_is_registered_with_what_its_servers_say(broker, known, tmp_path):
+def test_register_takes_size_and_checksums_from_the_servers(broker, known, tmp_path):
     urls = [url.replace("x.root", "y.root") for url in _urls(known)]
     for name in ("one", "two"):
         (tmp_path / name / "2024" / "y.root").write_bytes(CONTENT)
-    told = coget(["register", "--json", "lab:y", *urls], tmp_path, **_environment(broker))
-    assert told.returncode == 0, told.stderr
-    document = json.loads(told.stdout)
+    result = coget(["register", "--json", "lab:y", *urls], tmp_path, **_environment(broker))
+    assert result.returncode == 0, result.stderr
+    document = json.loads(result.stdout)
     assert (document["size"], document["new"], set(document["replicas"])) == (len(CONTENT), 2, set(urls))
     assert document["checksums"]
     assert coget(["--quiet", "lab:y"], tmp_path, **_environment(broker)).returncode == 0
@@ -247,11 +257,11 @@ def test_a_directory_is_registered_file_by_file(broker, known, tmp_path):
         (top / name).write_bytes(content)
     (top / "deep" / "circle").symlink_to(top)
     url = _urls(known)[0].replace("2024/x.root", "tree/")
-    told = coget(["register", "--json", "lab:tree", url], tmp_path, **_environment(broker))
-    document = json.loads(told.stdout)
+    result = coget(["register", "--json", "lab:tree", url], tmp_path, **_environment(broker))
+    document = json.loads(result.stdout)
     assert (document["files"], document["bytes"], document["new"]) == (3, 11, 3)
     assert "ASCII" in document["refused"]["lab:tree/deep/zürich"]
-    assert told.returncode == 3
+    assert result.returncode == 3
     (top / "deep" / "zürich").unlink()
     again = coget(["register", "lab:tree", url], tmp_path, **_environment(broker))
     assert (again.returncode, "3 files, 11 bytes; 0 replicas are new" in again.stdout) == (0, True), again
@@ -317,7 +327,7 @@ for what, change in WRONG.items():
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("what", ANSWERS)
-def test_what_no_broker_would_answer_is_told_as_that(tmp_path, what):
+def test_a_malformed_answer_is_an_error_and_not_a_defect(tmp_path, what):
     class Stranger(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             self.rfile.read(int(self.headers["Content-Length"]))
@@ -340,7 +350,7 @@ def test_what_no_broker_would_answer_is_told_as_that(tmp_path, what):
     assert "defect" not in result.stderr
 
 
-def test_what_lies_broken_in_the_outbox_harms_nobody(broker, known, tmp_path):
+def test_broken_files_in_the_outbox_do_not_fail_a_download(broker, known, tmp_path):
     outbox = tmp_path / ".local/share/coget/history.sqlite.outbox"
     outbox.mkdir(parents=True)
     for i, text in enumerate(("", "{", "[]", '{"broker": 1}', json.dumps({"broker": broker.url, "observations": 5}))):

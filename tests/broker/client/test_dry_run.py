@@ -36,19 +36,19 @@ COPIED = {"/copy/new", "/copy/changed", "/copy/deep/new"}
 DELETED = {"/copy/extra", "/copy/old", "/copy/old/a", "/copy/old/b", "/copy/old/b/c"}
 
 
-def test_what_would_go_is_named_and_nothing_is_changed(mirror):
+def test_a_dry_run_lists_copies_and_deletions_and_changes_nothing(mirror):
     before = tree(mirror.one), tree(mirror.two)
     done = mirror.run(*WORDS, "--dry-run")
     assert done.returncode == 0, done.stderr
-    said = done.stdout.splitlines()
-    assert {line.partition(" to ")[2] for line in said if line.startswith("copy /run/")} == COPIED
-    assert {line.removeprefix("delete ") for line in said if line.startswith("delete ")} == DELETED
-    assert len(said) == len(COPIED) + len(DELETED)
+    lines = done.stdout.splitlines()
+    assert {line.partition(" to ")[2] for line in lines if line.startswith("copy /run/")} == COPIED
+    assert {line.removeprefix("delete ") for line in lines if line.startswith("delete ")} == DELETED
+    assert len(lines) == len(COPIED) + len(DELETED)
     assert "would copy 3 files" in done.stderr
     assert (tree(mirror.one), tree(mirror.two)) == before
 
 
-def test_what_was_named_is_what_is_done(mirror):
+def test_a_task_does_what_its_dry_run_listed(mirror):
     planned = json.loads(mirror.run(*WORDS, "--dry-run", "--json").stdout)
     there = {f"/copy/{name}": what for name, what in tree(mirror.two / "copy").items()}
     assert mirror.run(*WORDS, "--wait").returncode == 0
@@ -60,17 +60,22 @@ def test_what_was_named_is_what_is_done(mirror):
     assert (mirror.two / "copy" / "deep" / "new").read_bytes() == b"more"
 
 
-def test_a_destination_that_there_is_not_is_not_made(mirror):
+def test_a_dry_run_does_not_create_the_destination(mirror):
     done = mirror.run("submit", "-r", "--delete", "--dry-run", "one:/run/", "two:/nowhere/deep")
     assert (done.returncode, len(done.stdout.splitlines())) == (0, 4), done.stderr
     assert not (mirror.two / "nowhere").exists()
 
 
-def test_a_dry_run_is_shown_as_what_it_is(mirror):
+def test_a_finished_dry_run_is_shown_as_a_dry_run(mirror):
     items = [{"source": "/copy", "recursive": True}]
-    said = {"submission_id": "5f0c1b3e-8d0a-4b52-9d3c-3b0d6f1f2a77", "kind": "DELETE", "source": "two", "items": items}
+    submission = {
+        "submission_id": "5f0c1b3e-8d0a-4b52-9d3c-3b0d6f1f2a77",
+        "kind": "DELETE",
+        "source": "two",
+        "items": items,
+    }
     options = {"recursive": True, "dry_run": True}
-    number = mirror.admin.post("/broker/v1/tasks", json={**said, "options": options}).json()["id"]
+    number = mirror.admin.post("/broker/v1/tasks", json={**submission, "options": options}).json()["id"]
     mirror.environment["COGET_BROKER_TOKEN"] = mirror.admin.headers["Authorization"].removeprefix("Bearer ")
     assert mirror.run("watch", number).returncode == 0
     task = mirror.task(number)
@@ -79,6 +84,10 @@ def test_a_dry_run_is_shown_as_what_it_is(mirror):
     planned = mirror.admin.get(f"/broker/v1/tasks/{number}/planned").json()["files"]
     assert {each["source"] for each in planned} >= {"/copy", "/copy/same", "/copy/old/b/c"}
     assert (mirror.two / "copy" / "old" / "b" / "c").exists()
-    again = {**said, "submission_id": "5f0c1b3e-8d0a-4b52-9d3c-3b0d6f1f2a78", "items": [{"source": "/copy/extra"}]}
+    again = {
+        **submission,
+        "submission_id": "5f0c1b3e-8d0a-4b52-9d3c-3b0d6f1f2a78",
+        "items": [{"source": "/copy/extra"}],
+    }
     real = mirror.admin.post("/broker/v1/tasks", json=again).json()["id"]
     assert mirror.admin.get(f"/broker/v1/tasks/{real}/planned").status_code == 422

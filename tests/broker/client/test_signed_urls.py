@@ -104,8 +104,8 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
             _clean(file.read_bytes().decode("latin-1"))
 
 
-def _clean(said: str) -> None:
-    assert [form for form in FORMS if form in said] == [], said
+def _clean(output: str) -> None:
+    assert [form for form in FORMS if form in output] == [], output
 
 
 def _environment(broker: BrokerProcess) -> dict[str, str]:
@@ -132,22 +132,22 @@ def test_no_output_has_the_key(server, broker, tmp_path, way):
 
 
 @pytest.mark.parametrize("words", [["plan"], ["get"], ["register", "lab:x"], ["collect", "--to", "."], ["probe"]])
-def test_no_command_shows_it(server, broker, tmp_path, words):
-    for said in (
+def test_no_command_shows_the_key(server, broker, tmp_path, words):
+    for url in (
         f"http://{server}/404/f?{QUERY}",
         f"//{server}/f?{QUERY}",
         f"{server}/f?k={SPELT}",
         f"bad url?k={SPELT}",
     ):
-        result = coget([*words, said], tmp_path, **_environment(broker))
+        result = coget([*words, url], tmp_path, **_environment(broker))
         assert result.returncode
         _clean(result.stdout + result.stderr)
 
 
-def test_what_was_told_says_what_went_wrong(broker):
-    told = broker.client().get("/broker/v1/transfers").json()["transfers"]
-    assert any("404" in (each["error"] or "") for each in told)
-    _clean(json.dumps(told))
+def test_reported_errors_contain_the_cause_but_no_key(broker):
+    transfers = broker.client().get("/broker/v1/transfers").json()["transfers"]
+    assert any("404" in (each["error"] or "") for each in transfers)
+    _clean(json.dumps(transfers))
 
 
 def test_an_endless_query_is_not_looked_through_for_long(server, tmp_path):
@@ -155,7 +155,7 @@ def test_an_endless_query_is_not_looked_through_for_long(server, tmp_path):
     _clean(result.stdout + result.stderr)
 
 
-def test_httpx_is_what_the_server_is_asked_with(server):
+def test_the_server_gives_its_file_only_with_the_key(server):
     """The server gives its file, and only with the key."""
     assert httpx.get(f"http://{server}/good/file", timeout=PATIENCE).status_code == 403
     assert httpx.get(f"http://{server}/good/file?{QUERY}", timeout=PATIENCE).content == CONTENT

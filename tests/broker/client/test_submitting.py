@@ -63,7 +63,7 @@ def test_a_folder_is_transferred_once_with_sync(lab):
     assert (folder.returncode, "is a folder" in folder.stderr) == (5, True), folder.stderr
 
 
-def test_a_failed_task_ends_with_status_5_and_says_why(lab):
+def test_a_failed_task_exits_with_status_5_and_prints_the_error(lab):
     failed = lab.run("submit", "--wait", "--json", "one:/none", "two:/x")
     assert failed.returncode == 5
     assert "FILE_NOT_FOUND" in failed.stderr
@@ -97,7 +97,7 @@ def test_tasks_are_listed_and_canceled(lab):
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(
-    ("words", "status", "says"),
+    ("words", "status", "message"),
     [
         (("one:/x", "nowhere:/x"), 2, "yours: all, far, one, slow, two"),
         (("one:/x", "x"), 2, "COLLECTION:/path"),
@@ -112,28 +112,28 @@ def test_tasks_are_listed_and_canceled(lab):
         (("--deadline", "2001-01-01", "one:/x", "two:/z/"), 2, "has passed"),
     ],
 )
-def test_what_makes_no_task_is_told_at_once(lab, words, status, says):
+def test_an_invalid_submission_is_refused_at_once(lab, words, status, message):
     refused = lab.run("submit", *words)
-    assert (refused.returncode, says in refused.stderr) == (status, True), refused.stderr
+    assert (refused.returncode, message in refused.stderr) == (status, True), refused.stderr
     assert lab.tasks() == []
 
 
 @pytest.mark.parametrize("number", ["x", "../whoami", "00000000-0000-0000-0000-000000000000"])
-def test_a_task_that_there_is_not_is_told_as_that(lab, number):
+def test_an_unknown_task_is_an_error_and_not_a_defect(lab, number):
     for words in (("watch", number), ("tasks", "cancel", number)):
         result = lab.run(*words)
         assert result.returncode == 2, result.stderr
         assert "defect" not in result.stderr
 
 
-def test_who_is_interrupted_leaves_the_task_alone(lab):
+def test_interrupting_watch_leaves_the_task_running(lab):
     number = lab.run("submit", "one:/x", "far:/x").stdout.strip()
     with lab.start("watch", number) as watch:
         assert "one to far" in watch.stderr.readline()
         watch.send_signal(signal.SIGINT)
-        _, said = watch.communicate(timeout=LIFE_SECONDS)
+        _, stderr = watch.communicate(timeout=LIFE_SECONDS)
     assert watch.returncode == 130
-    assert f"coget tasks cancel {number}" in said
+    assert f"coget tasks cancel {number}" in stderr
     assert lab.task(number)["status"] == "ACTIVE"
 
 
@@ -158,9 +158,9 @@ def test_a_restart_of_the_broker_is_waited_for(mortal, tmp_path):
         database, token = f"sqlite:///{tmp_path / 'b.sqlite'}", lab.broker.token
         with BrokerProcess(database, tmp_path, token, "--port", port) as again:
             again.client().post(f"/broker/v1/tasks/{number}/cancel")
-            _, said = watch.communicate(timeout=LIFE_SECONDS)
+            _, stderr = watch.communicate(timeout=LIFE_SECONDS)
     assert watch.returncode == 5
-    assert "CANCELED" in said
+    assert "CANCELED" in stderr
 
 
 def test_a_broker_that_never_answered_is_not_waited_for(lab):
@@ -178,20 +178,20 @@ def test_a_terminal_shows_a_bar_and_in_the_end_one_line(lab):
     environment = {**os.environ, **lab.environment, "TERM": "xterm", "COLUMNS": "80", "HOME": str(lab.home)}
     with start(command, stderr=theirs, env=environment) as watch:
         os.close(theirs)
-        said = b""
+        output = b""
         until = time.monotonic() + LIFE_SECONDS
         while time.monotonic() < until and select.select([ours], [], [], LIFE_SECONDS)[0]:
             try:
-                said += os.read(ours, 65536)
+                output += os.read(ours, 65536)
             except OSError:  # it has closed its end
                 break
         assert watch.wait(LIFE_SECONDS) == 0
     os.close(ours)
-    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", said.decode())
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", output.decode())
     assert "the slow one  under way" in text
     assert re.search(r"\d+ %  \S+ MB of 8.39 MB  \S+ [kM]B/s  \S+ s left", text)
     assert text.rstrip().splitlines()[-1].startswith("the slow one: 6 files, 8.39 MB in ")
 
 
-def test_the_words_are_those_of_the_broker():
+def test_sync_levels_are_those_of_the_broker():
     assert get_args(Sync) == SYNC

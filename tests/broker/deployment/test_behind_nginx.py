@@ -108,34 +108,34 @@ def place(start: Start) -> Place:
 
 def _log_in(place: Place, **headers: str) -> list[str]:
     """Log in with a browser; return all cookies, and the addresses of all redirects."""
-    said = []
+    seen = []
     with place.client(**headers) as client:
         answer = client.get("/reports/tasks")
         for _ in range(10):
-            said += [f"cookie {each}" for each in answer.headers.get_list("Set-Cookie")]
+            seen += [f"cookie {each}" for each in answer.headers.get_list("Set-Cookie")]
             if answer.is_redirect:
-                said.append(f"location {answer.headers['Location']}")
+                seen.append(f"location {answer.headers['Location']}")
                 answer = client.get(answer.headers["Location"])
             elif "token" in (page := Page(answer)).fields:
                 answer = client.post(
                     page.action, data={**page.fields, "token": place.broker.token, "decision": "allow"}
                 )
         assert (answer.status_code, answer.url.path) == (200, "/reports/tasks")
-    return said
+    return seen
 
 
 @pytest.mark.parametrize("public", [True, False])
 def test_cookies_are_secure(place, unnamed, public):
     """Cookies are secure without `--public-url`, too, by X-Forwarded-Proto."""
-    said = _log_in(place if public else unnamed)
-    cookies = [each for each in said if each.startswith("cookie ")]
+    headers = _log_in(place if public else unnamed)
+    cookies = [each for each in headers if each.startswith("cookie ")]
     assert {each.partition("=")[0] for each in cookies} >= {"cookie __Host-coget-session", "cookie __Host-coget-login"}
     for each in cookies:
         assert re.search("; Secure(;|$)", each), each
         assert re.search("; HttpOnly(;|$)", each), each
 
 
-def test_who_sends_wrong_tokens_is_alone_to_wait_whatever_they_say_of_their_address(place):
+def test_wrong_tokens_delay_only_their_sender(place):
     for i, header in enumerate(("X-Forwarded-For", "Forwarded", "X-Real-IP", "X-Client-IP")):
         attacker = f"127.0.1.{i + 1}"
         assert place.wrong(attacker, 31, header) == 429, header
@@ -145,13 +145,13 @@ def test_who_sends_wrong_tokens_is_alone_to_wait_whatever_they_say_of_their_addr
         assert client.get("/broker/v1/whoami").status_code == 200
 
 
-def test_who_goes_around_the_proxy_is_not_believed(place):
+def test_forwarded_addresses_from_outside_the_proxy_are_ignored(place):
     around = place._replace(url=place.broker.url)
     assert around.wrong("127.0.0.4", 31) == 429
     assert around.wrong("127.0.0.5") == 401
 
 
-def test_the_log_tells_of_who_speaks_as_a_proxy_once(start):
+def test_the_log_warns_once_of_each_untrusted_proxy(start):
     place = start(TRUSTED, True)
     around = place._replace(url=place.broker.url)
     place.wrong("127.0.0.2", 5)
@@ -164,7 +164,7 @@ def test_the_log_tells_of_who_speaks_as_a_proxy_once(start):
     assert len(place.warnings()) == 2
 
 
-def test_the_log_tells_of_a_proxy_that_was_forgotten(start):
+def test_the_log_warns_of_a_proxy_missing_from_the_config(start):
     place = start("", True)
     assert place.wrong("127.0.0.2", 31) == 429
     assert place.wrong("127.0.0.3") == 429
@@ -198,7 +198,7 @@ def _raw(place: Place, target: str, headers: str) -> str:
         f"Host: localhost\r\nX-Forwarded-Proto: http\r\nX-Forwarded-Port: 80\r\nX-Forwarded-Prefix: //{EVIL}",
     ],
 )
-def test_no_answer_names_the_host_that_a_request_names(place, unnamed, public, headers):
+def test_no_answer_repeats_the_host_of_the_request(place, unnamed, public, headers):
     here = place if public else unnamed
     for path in ("/reports", "/reports/", "/reports/login", "/v2/web/login", "/broker/v1/sites", "/openapi.json"):
         for target in (path, f"http://{EVIL}{path}", f"https://{EVIL}:1{path}"):

@@ -76,7 +76,7 @@ def rates(link: DemoLink, older: float, newer: float) -> list[float]:
     ]
 
 
-def test_the_same_seed_makes_the_same_world_however_late_it_ends():
+def test_the_same_seed_makes_the_same_world_for_every_end_time():
     later = transfers(world(SEED), SEED, END + 100_000)
     assert world(SEED) == made()
     assert errands(world(SEED), SEED) == errands(made(), SEED)
@@ -89,7 +89,7 @@ def test_the_same_seed_makes_the_same_world_however_late_it_ends():
 
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize("seed", range(1, 6))
-def test_there_is_as_much_as_is_promised(seed):
+def test_the_demo_has_the_documented_amount_of_data(seed):
     made = world(seed)
     moved = transfers(made, seed, END)
     assert 15_000 < len(moved) < 25_000
@@ -105,7 +105,7 @@ def test_there_is_as_much_as_is_promised(seed):
     assert len({(link.source.name, link.sink) for link in made.links}) == 22 < len(possible)
 
 
-def test_transfers_of_a_way_are_told_in_their_order_and_by_one_person_a_day():
+def test_transfers_of_a_link_are_in_order_with_one_reporter_a_day():
     for link in made().links:
         moved = along(link)
         for before, after in pairwise(moved):
@@ -129,7 +129,7 @@ def test_the_worse_way_scatters_twice_as_much_since_the_last_full_week_began():
     assert after > 2 * before
 
 
-def test_nobody_used_the_stale_way_for_weeks_and_hardly_anybody_the_rare_one():
+def test_the_stale_link_is_weeks_old_and_the_rare_one_hardly_used():
     assert END - along(link_with("stale"))[-1].observed.ended > 3 * WEEK
     assert 2 < len(along(link_with("rare"))) < 20
     assert {each.subject for each in along(link_with("probed"))} == {PROBER}
@@ -217,22 +217,22 @@ class Demo:
         self.process.terminate()
         self.process.wait(SECONDS)
 
-    def said(self) -> str:
+    def output(self) -> str:
         return self._said.read_text()
 
     def wait(self) -> Self:
         """Wait until it serves."""
 
         def serves() -> bool:
-            assert self.process.poll() is None, self.said()
-            return "running on" in self.said()
+            assert self.process.poll() is None, self.output()
+            return "running on" in self.output()
 
         wait_until(serves)
         return self
 
     def client(self, role: str) -> httpx.Client:
-        (token,) = re.findall(rf"^The token of \w+, {role}: (\S+)$", self.said(), re.MULTILINE)
-        (url,) = re.findall(r"running on (http://\S+)", self.said())
+        (token,) = re.findall(rf"^The token of \w+, {role}: (\S+)$", self.output(), re.MULTILINE)
+        (url,) = re.findall(r"running on (http://\S+)", self.output())
         return httpx.Client(base_url=url, headers={"Authorization": f"Bearer {token}"}, timeout=SECONDS)
 
 
@@ -267,7 +267,7 @@ async def filled(url: str) -> None:
         await factory.database.close()
 
 
-async def test_it_is_taken_in_as_real_data_are(database):
+async def test_the_demo_data_is_stored_like_real_data(database):
     factory, now = Factory.of(Settings(database), compiled=False), time.time()
     try:
         async with factory.database.read() as connection:
@@ -285,9 +285,9 @@ async def test_it_is_taken_in_as_real_data_are(database):
         failed = next(task for task in page.tasks if task.status == "FAILED" and not task.canceled)
         events, _ = await factory.tasks.events(caller, failed.id, None, 100, 0)
         assert [event.code for event in events][0 :: len(events) - 1] == ["FAILED", "STARTED"]
-        said = await factory.access.audit(None, 1000)
-        assert [entry.at for entry in said] == sorted((entry.at for entry in said), reverse=True)
-        assert {"put site", "import", "mark bad", "pause task"} <= {entry.action for entry in said}
+        entries = await factory.access.audit(None, 1000)
+        assert [entry.at for entry in entries] == sorted((entry.at for entry in entries), reverse=True)
+        assert {"put site", "import", "mark bad", "pause task"} <= {entry.action for entry in entries}
     finally:
         await factory.database.close()
 
@@ -318,18 +318,18 @@ def links(name: str, documents: dict[str, dict]) -> Iterator[str]:
                 yield from (value for value in row if isinstance(value, str) and value.startswith(f"{name}?"))
 
 
-def test_each_report_has_something_to_say(shown):
+def test_each_report_has_rows(shown):
     with shown.client("admin") as admin:
-        told: dict[str, dict] = {}
+        answers: dict[str, dict] = {}
 
         def ask(name: str, query: str) -> dict:
             answer = admin.get(f"/broker/v1/reports/{query}")
             assert answer.status_code == 200, answer.text
-            told[name] = answer.json()
-            return told[name]
+            answers[name] = answer.json()
+            return answers[name]
 
         for kind in sorted(REPORTS.values(), key=lambda kind: not kind.listed):
-            queries = [kind.name] if kind.listed else list(dict.fromkeys(links(kind.name, told)))
+            queries = [kind.name] if kind.listed else list(dict.fromkeys(links(kind.name, answers)))
             # Forecasts are compared while it serves.
             wait_until(lambda: any(lines(ask(kind.name, query)) for query in queries), 3 * SECONDS)  # noqa: B023
 

@@ -37,7 +37,7 @@ def test_each_question_is_promql(question):
     assert list(asked(question))
 
 
-def test_every_panel_says_what_it_shows_and_in_which_unit():
+def test_every_panel_has_a_description_and_a_unit():
     assert DASHBOARD["schemaVersion"] >= 41
     for panel in DASHBOARD["panels"]:
         assert panel["title"]

@@ -36,7 +36,7 @@ def test_the_linter_finds_nothing():
     assert (found.returncode, found.stdout) == (0, "")
 
 
-def test_what_the_image_is_made_of_serves(installed, tmp_path, monkeypatch):
+def test_the_files_of_the_image_start_a_broker(installed, tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(installed))
     asked = [sys.executable, "-c", "import broker; print(broker.__file__)"]
     where = subprocess.check_output(asked, text=True, cwd=tmp_path)
@@ -99,7 +99,7 @@ def test_it_needs_no_root_and_no_writable_root_file_system(tmp_path):
         assert not [each for each in broker.events() if each.get("level") in ("error", "warning")]
 
 
-def test_what_writes_has_a_place_in_the_volume():
+def test_every_written_path_is_in_the_volume():
     """The database, the first token of a broker on PostgreSQL, and compiled forecasters."""
     recipe = RECIPE.read_text()
     (volume,) = re.findall("^VOLUME (.*)$", recipe, re.M)

@@ -39,10 +39,10 @@ def file(tmp_path: Path) -> Iterator[Path]:
     return path
 
 
-@pytest.mark.parametrize("said", [f'{text}{key} = "{value}"\n' for text, key, value in SECRETS] + IN_URLS)
+@pytest.mark.parametrize("toml", [f'{text}{key} = "{value}"\n' for text, key, value in SECRETS] + IN_URLS)
 @pytest.mark.parametrize("mode", [0o604, 0o644, 0o666, 0o602])
-def test_a_file_with_secrets_that_everybody_may_read_is_refused(file, said, mode):
-    file.write_text(said)
+def test_a_file_with_secrets_that_everybody_may_read_is_refused(file, toml, mode):
+    file.write_text(toml)
     file.chmod(mode)
     with pytest.raises(Invalid) as refused:
         configured(Settings(), file)
@@ -50,17 +50,17 @@ def test_a_file_with_secrets_that_everybody_may_read_is_refused(file, said, mode
     assert "s3cret" not in refused.value.message + refused.value.remedy
 
 
-@pytest.mark.parametrize("said", [f'{text}{key} = "{value}"\n' for text, key, value in SECRETS])
+@pytest.mark.parametrize("toml", [f'{text}{key} = "{value}"\n' for text, key, value in SECRETS])
 @pytest.mark.parametrize("mode", [0o600, 0o400, 0o640, 0o660])
-def test_a_group_may_read_them(file, said, mode):
-    file.write_text(said)
+def test_a_group_may_read_them(file, toml, mode):
+    file.write_text(toml)
     file.chmod(mode)
     configured(Settings(), file)
 
 
-@pytest.mark.parametrize("said", [f'{text}{key}_file = "s"\n' for text, key, _ in SECRETS] + [ISSUER, ""])
-def test_a_file_without_secrets_may_be_read_by_everybody(file, said):
-    file.write_text(said)
+@pytest.mark.parametrize("toml", [f'{text}{key}_file = "s"\n' for text, key, _ in SECRETS] + [ISSUER, ""])
+def test_a_file_without_secrets_may_be_read_by_everybody(file, toml):
+    file.write_text(toml)
     file.chmod(0o644)
     configured(Settings(), file)
 
@@ -87,7 +87,7 @@ def test_a_secret_may_be_in_a_file_of_its_own(file, text, key, value, end):
 
 @pytest.mark.parametrize(("text", "key", "value"), SECRETS)
 @pytest.mark.parametrize(
-    ("said", "why"),
+    ("setting", "why"),
     [
         ('{key}_file = "s"\n{key} = "{value}"', "has {key} and {key}_file"),
         ('{key}_file = "absent"', "cannot be read"),
@@ -97,10 +97,10 @@ def test_a_secret_may_be_in_a_file_of_its_own(file, text, key, value, end):
         ('{key}_file = "binary"', "is not UTF-8"),
     ],
 )
-def test_files_of_secrets_without_sense_are_refused(file, text, key, value, said, why):
+def test_invalid_files_of_secrets_are_refused(file, text, key, value, setting, why):
     (file.parent / "empty").write_text("\n")
     (file.parent / "binary").write_bytes(b"\xffs3cret")
-    file.write_text(text + said.format(key=key, value=value) + "\n")
+    file.write_text(text + setting.format(key=key, value=value) + "\n")
     with pytest.raises(Invalid, match=why.format(key=key)) as refused:
         configured(Settings(), file)
     assert str(file) in refused.value.message
@@ -126,13 +126,13 @@ def test_the_database_may_be_named_by_a_file(tmp_path):
     assert (absent.returncode, "absent of COGET_BROKER_DATABASE_FILE cannot be used" in absent.stderr) == (2, True)
 
 
-@pytest.mark.parametrize("said", ["s3cret", "postgresql://u:s3cret/x@h/n", "postgresql://u:1:s3cret@h:s3cret/n"])
-def test_an_address_that_makes_no_sense_is_not_shown(tmp_path, said):
-    (tmp_path / "url").write_text(said)
+@pytest.mark.parametrize("url", ["s3cret", "postgresql://u:s3cret/x@h/n", "postgresql://u:1:s3cret@h:s3cret/n"])
+def test_an_invalid_address_is_not_shown(tmp_path, url):
+    (tmp_path / "url").write_text(url)
     refused = _run(tmp_path, "token", "list", COGET_BROKER_DATABASE_FILE="url")
     assert (refused.returncode, "s3cret" in refused.stdout + refused.stderr) == (2, False)
 
 
-@pytest.mark.parametrize("said", ["postgresql://u:s3cret@h/n", "postgresql://u@h/n?password=s3cret"])
-def test_the_password_of_a_database_is_not_logged(said):
-    assert "s3cret" not in Database(addressed(said)).shown
+@pytest.mark.parametrize("url", ["postgresql://u:s3cret@h/n", "postgresql://u@h/n?password=s3cret"])
+def test_the_password_of_a_database_is_not_logged(url):
+    assert "s3cret" not in Database(addressed(url)).shown

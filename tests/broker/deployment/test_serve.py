@@ -18,7 +18,7 @@ from tests.support.programs import run
 from tests.support.waiting import PATIENCE, wait_until
 
 
-def test_it_starts_with_nothing_and_ends_when_told(empty_database, tmp_path):
+def test_it_starts_with_an_empty_database_and_ends_on_a_signal(empty_database, tmp_path):
     with BrokerProcess(empty_database, tmp_path) as broker:
         assert broker.client().get("/broker/v1/whoami").json()["role"] == "admin"
         assert httpx.get(f"{broker.url}/readyz", timeout=PATIENCE).json() == {"status": "ok"}
@@ -31,16 +31,16 @@ def test_it_starts_with_nothing_and_ends_when_told(empty_database, tmp_path):
         assert [site["name"] for site in again.client().get("/broker/v1/sites").json()["sites"]] == ["X"]
 
 
-def test_without_numba_it_serves_and_says_what_to_do(empty_database, tmp_path, monkeypatch):
+def test_without_numba_it_serves_and_logs_the_remedy(empty_database, tmp_path, monkeypatch):
     for name, value in without("numba", tmp_path).items():
         monkeypatch.setenv(name, value)
     with BrokerProcess(empty_database, tmp_path) as broker:
         assert httpx.get(f"{broker.url}/readyz", timeout=PATIENCE).json() == {"status": "ok"}
-        (said,) = [event for event in broker.events() if "numba" in event["event"]]
-        assert (said["level"], said["remedy"]) == ("warning", "pip install 'coget[compiled]'")
+        (warning,) = [event for event in broker.events() if "numba" in event["event"]]
+        assert (warning["level"], warning["remedy"]) == ("warning", "pip install 'coget[compiled]'")
 
 
-def test_what_was_acknowledged_before_sigkill_is_there_once(empty_database, tmp_path):
+def test_reports_acknowledged_before_sigkill_are_stored_once(empty_database, tmp_path):
     acknowledged: list[int] = []
     with BrokerProcess(empty_database, tmp_path) as broker:
         token = broker.token
@@ -127,7 +127,7 @@ def test_tokens_are_made_listed_and_revoked_beside_it(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("words", "message"),
     [
         (("serve", "--rank", "magic"), "magic: there are priority"),
         (("serve", "--database", "mysql://x"), "is not a database that the broker knows"),
@@ -135,20 +135,20 @@ def test_tokens_are_made_listed_and_revoked_beside_it(tmp_path):
         (("serve", "--port", "99999"), "99999"),
     ],
 )
-def test_wrong_words_are_told_with_status_2(tmp_path, words, says):
+def test_wrong_arguments_exit_with_status_2(tmp_path, words, message):
     result = _program(*words, cwd=tmp_path)
-    assert (result.returncode, says in result.stderr) == (2, True), result.stderr
+    assert (result.returncode, message in result.stderr) == (2, True), result.stderr
     assert "Traceback" not in result.stderr
 
 
-def test_where_only_coget_was_installed_it_says_what_is_missing(tmp_path):
+def test_without_the_broker_extra_it_prints_what_to_install(tmp_path):
     code = "import sys; sys.modules['pydantic'] = None; import broker.cli"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (result.returncode, "pip install 'coget[broker]'" in result.stderr) == (1, True)
     assert "Traceback" not in result.stderr
 
 
-def test_aria2c_downloads_what_the_broker_names(tmp_path):
+def test_aria2c_downloads_a_file_from_the_metalink_of_the_broker(tmp_path):
     content = bytes(range(256)) * 4096
     for name in ("one", "two"):
         (tmp_path / name).mkdir()

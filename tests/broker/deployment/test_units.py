@@ -71,7 +71,7 @@ def test_systemd_finds_no_fault(unit, tmp_path):
     assert not re.search("PASSWORD|token", " ".join(said(unit, "Environment")))
 
 
-def test_the_broker_starts_as_its_unit_says(credentials, tmp_path):
+def test_the_broker_starts_by_the_command_of_its_unit(credentials, tmp_path):
     variables, words = _command(DEPLOY / "coget-broker.service", credentials)
     database = variables["COGET_BROKER_DATABASE"].replace("/var/lib/coget", str(tmp_path))
     with BrokerProcess(database, tmp_path, "", *words[1:]) as broker:
@@ -116,7 +116,7 @@ def _running(state: Path, *words: str, writable: Sequence[Path] = ()) -> Iterato
 
 
 @analyzed
-def test_what_is_confined_can_write_nowhere_else(state):
+def test_a_confined_process_writes_only_to_its_own_directories(state):
     prefix = confined(BROKER, state)
     tried = (
         "import os, socket, sys\n"
@@ -191,11 +191,11 @@ def test_the_worker_does_a_task_as_confined(state, server, tmp_path):
         number = client.put("/broker/v1/collections/scratch", json=scratch).json()["id"]
         item = {"DATA_TYPE": "delete_item", "path": "/old"}
         task = {"DATA_TYPE": "delete", "submission_id": str(uuid4()), "endpoint": number, "recursive": True}
-        told = client.post("/v0.10/delete", json={**task, "DATA": [item]})
-        assert told.is_success, told.text
+        reply = client.post("/v0.10/delete", json={**task, "DATA": [item]})
+        assert reply.is_success, reply.text
         with subprocess.Popen([*prefix, PROGRAM, *words], stderr=subprocess.PIPE, text=True) as worker:
             try:
-                path = f"/v0.10/task/{told.json()['task_id']}"
+                path = f"/v0.10/task/{reply.json()['task_id']}"
                 over = until(lambda: worker.poll() is not None or client.get(path).json()["status"] != "ACTIVE")
                 asyncio.run(over)
                 assert client.get(path).json()["status"] == "SUCCEEDED"

@@ -85,13 +85,13 @@ async def test_a_submission_id_names_one_submission_of_whichever_kind(ann, ends)
     assert (await ann.get(f"{V}/task_list")).json()["total"] == 1
 
 
-async def test_somebody_else_may_have_the_same_submission_id(broker, ann, ends):
+async def test_two_users_may_have_the_same_submission_id(broker, ann, ends):
     bob = await somebody(broker, "bob")
     document = transfer(ends)
     assert await submitted(ann, document) != await submitted(bob, document)
 
 
-async def test_all_that_a_client_can_say_is_kept(broker, ann, ends):
+async def test_every_option_of_a_submission_is_kept(broker, ann, ends):
     options = {
         "sync_level": 3,
         "verify_checksum": False,
@@ -121,11 +121,11 @@ async def test_all_that_a_client_can_say_is_kept(broker, ann, ends):
     document["DATA"][2] |= {"external_checksum": "0A", "checksum_algorithm": "SHA-256"}
     document["DATA"].append({"source_path": "/z", "destination_path": "/z", "checksum_algorithm": "SHA1"})
     number = await submitted(ann, document | more)
-    told = await looked(ann, number)
-    shared = options.keys() & told.keys()
-    assert {name: told[name] for name in shared} == {name: options[name] for name in shared}
-    assert (told["label"], told["deadline"]) == ("nightly — Zürich", "2033-05-18T03:33:20+00:00")
-    assert told["filter_rules"] == more["filter_rules"]
+    reply = await looked(ann, number)
+    shared = options.keys() & reply.keys()
+    assert {name: reply[name] for name in shared} == {name: options[name] for name in shared}
+    assert (reply["label"], reply["deadline"]) == ("nightly — Zürich", "2033-05-18T03:33:20+00:00")
+    assert reply["filter_rules"] == more["filter_rules"]
     async with broker.factory.database.read() as connection:
         rows = await connection.exec_driver_sql("SELECT source, destination, kind, details FROM work ORDER BY source")
         *kept, last = [tuple(row) for row in rows]
@@ -134,7 +134,7 @@ async def test_all_that_a_client_can_say_is_kept(broker, ann, ends):
     assert '"sha1:"' in last[3]
 
 
-async def test_what_is_to_be_encrypted_is_refused(ann, ends):
+async def test_a_task_with_encryption_is_refused(ann, ends):
     """No client sends this unless the user asks for it."""
     answer = await ann.post(f"{V}/transfer", json=transfer(ends) | {"encrypt_data": True})
     assert (answer.status_code, answer.json()["code"]) == (400, "ClientError.BadRequest")
@@ -156,14 +156,14 @@ DEADLINES = [
 
 
 async def test_deadlines_are_read_as_the_clients_write_them(ann, ends):
-    for said, seconds in DEADLINES:
-        told = await looked(ann, await submitted(ann, transfer(ends, deadline=said)))
-        assert datetime.fromisoformat(told["deadline"]).timestamp() == seconds, said
+    for deadline, seconds in DEADLINES:
+        reply = await looked(ann, await submitted(ann, transfer(ends, deadline=deadline)))
+        assert datetime.fromisoformat(reply["deadline"]).timestamp() == seconds, deadline
 
 
 async def test_without_a_deadline_a_task_has_a_day(ann, ends):
-    told = await looked(ann, await submitted(ann, transfer(ends)))
-    asked, until = (datetime.fromisoformat(told[name]) for name in ("request_time", "deadline"))
+    reply = await looked(ann, await submitted(ann, transfer(ends)))
+    asked, until = (datetime.fromisoformat(reply[name]) for name in ("request_time", "deadline"))
     assert timedelta(hours=23) < until - asked <= timedelta(days=1, seconds=1)
 
 
@@ -199,7 +199,7 @@ SENSELESS = [
 ]
 
 
-async def test_a_transfer_without_sense_is_refused(ann, ends):
+async def test_an_invalid_transfer_is_refused(ann, ends):
     for change, status, code in SENSELESS:
         answer = await ann.post(f"{V}/transfer", json=transfer(ends) | change)
         assert (answer.status_code, answer.json()["code"]) == (status, code), change
@@ -229,7 +229,7 @@ async def test_a_reader_submits_nothing(broker, ends):
     assert (answer.status_code, answer.json()["code"]) == (403, "PermissionDenied")
 
 
-async def test_an_admin_may_say_what_comes_first(admin, ends):
+async def test_an_admin_may_set_the_priority(admin, ends):
     assert (await looked(admin, await submitted(admin, transfer(ends, priority=5))))["priority"] == 5
 
 
@@ -322,7 +322,7 @@ WRONG_LISTS = [
 ]
 
 
-async def test_a_list_that_makes_no_sense_is_refused(ann):
+async def test_an_invalid_list_of_tasks_is_refused(ann):
     for params in WRONG_LISTS:
         answer = await ann.get(f"{V}/task_list", params=params)
         assert (answer.status_code, answer.json()["code"]) == (400, "ClientError.BadRequest"), params
@@ -336,15 +336,15 @@ async def test_a_task_is_changed_canceled_and_then_over(ann, several):
     passed = await ann.put(f"{V}/task/{number}", json={"label": "old", "deadline": "2020-05-18"})
     assert (passed.status_code, passed.json()["code"]) == (400, "ClientError.BadRequest")
     assert (await ann.put(f"{V}/task/{number}", json={})).json()["code"] == "Updated"
-    told = await looked(ann, number)
-    assert (told["label"], told["deadline"], told["status"]) == ("new", "2033-05-18T00:00:00+00:00", "ACTIVE")
-    assert (told["completion_time"], told["fatal_error"]) == (None, None)
+    reply = await looked(ann, number)
+    assert (reply["label"], reply["deadline"], reply["status"]) == ("new", "2033-05-18T00:00:00+00:00", "ACTIVE")
+    assert (reply["completion_time"], reply["fatal_error"]) == (None, None)
     assert (await ann.post(f"{V}/task/{number}/cancel")).json()["code"] == "Canceled"
     assert (await ann.post(f"{V}/task/{number}/cancel")).json()["code"] == "TaskComplete"
-    told = await looked(ann, number)
-    assert (told["status"], told["fatal_error"]["code"]) == ("FAILED", "CANCELED")
-    assert (told["subtasks_canceled"], told["subtasks_pending"]) == (1, 0)
-    assert (told["is_ok"], told["nice_status"]) == (None, None)
+    reply = await looked(ann, number)
+    assert (reply["status"], reply["fatal_error"]["code"]) == ("FAILED", "CANCELED")
+    assert (reply["subtasks_canceled"], reply["subtasks_pending"]) == (1, 0)
+    assert (reply["is_ok"], reply["nice_status"]) == (None, None)
     assert (await ann.put(f"{V}/task/{number}", json={"label": "x"})).json()["code"] == "Conflict"
     (event,) = (await ann.get(f"{V}/task/{number}/event_list", params={"filter": ""})).json()["DATA"][:1]
     assert (event["code"], event["is_error"]) == ("CANCELED", False)
@@ -372,8 +372,8 @@ async def test_tasks_of_others_are_not_there(broker, several):
 async def test_an_admin_pauses_resumes_and_cancels_tasks(admin, ann, several):
     asked = {"task_id_list": several[:2], "message": "tape is down"}
     assert (await admin.post(f"{V}/endpoint_manager/admin_pause", json=asked)).json()["code"] == "PauseAccepted"
-    told = await looked(ann, several[0])
-    assert (told["is_paused"], told["nice_status"], told["nice_status_details"]) == (True, "PAUSED", "tape is down")
+    reply = await looked(ann, several[0])
+    assert (reply["is_paused"], reply["nice_status"], reply["nice_status_details"]) == (True, "PAUSED", "tape is down")
     info = (await ann.get(f"{V}/task/{several[0]}/pause_info")).json()
     assert (info["source_pause_message"], info["pause_rules"]) == ("tape is down", [])
     paused = await admin.get(f"{V}/endpoint_manager/task_list", params={"filter_is_paused": "true"})
@@ -383,8 +383,8 @@ async def test_an_admin_pauses_resumes_and_cancels_tasks(admin, ann, several):
     done = (await admin.post(f"{V}/endpoint_manager/admin_cancel", json=asked)).json()
     assert done["done"] is True
     assert (await admin.get(f"{V}/endpoint_manager/admin_cancel/{done['id']}")).json()["done"] is True
-    told = await looked(ann, several[1])
-    assert (told["canceled_by_admin"], told["canceled_by_admin_message"]) == ("BOTH", "tape is down")
+    reply = await looked(ann, several[1])
+    assert (reply["canceled_by_admin"], reply["canceled_by_admin_message"]) == ("BOTH", "tape is down")
     for action in ("pause", "cancel"):
         unsaid = {"task_id_list": several[2:], "message": "n\0"}
         answer = await admin.post(f"{V}/endpoint_manager/admin_{action}", json=unsaid)
@@ -475,12 +475,12 @@ async def test_collections_are_searched(broker, admin, ann, ends):
 
 
 async def test_a_collection_is_described(admin, ann, ends):
-    told = (await ann.get(f"{V}/endpoint/{ends['near']}")).json()
-    assert (told["display_name"], told["owner_string"], told["public"]) == ("near", "a-admin", True)
-    assert (told["entity_type"], told["is_globus_connect"], told["acl_editable"]) == ("GCSv4_host", False, False)
-    assert [each["uri"] for each in told["DATA"]] == ["ftp://cern-1.example:21"]
+    reply = (await ann.get(f"{V}/endpoint/{ends['near']}")).json()
+    assert (reply["display_name"], reply["owner_string"], reply["public"]) == ("near", "a-admin", True)
+    assert (reply["entity_type"], reply["is_globus_connect"], reply["acl_editable"]) == ("GCSv4_host", False, False)
+    assert [each["uri"] for each in reply["DATA"]] == ["ftp://cern-1.example:21"]
     servers = (await ann.get(f"{V}/endpoint/{ends['near']}/server_list")).json()
-    assert servers["DATA"] == told["DATA"]
+    assert servers["DATA"] == reply["DATA"]
     assert (await ann.get(f"{V}/endpoint/{ends['disk']}/server_list")).json()["DATA"] == []
     assert (await ann.put(f"{V}/endpoint/{ends['near']}", json={"description": "x"})).status_code == 403
     assert (await admin.put(f"{V}/endpoint/{ends['near']}", json={"description": "x"})).json()["code"] == "Updated"
@@ -494,8 +494,8 @@ async def test_rules_are_listed_changed_and_taken_back(admin, ends):
     path = f"{V}/endpoint/{ends['far']}"
     rule = {"principal_type": "identity", "principal": str(identity("ann")), "path": "/x/", "permissions": "r"}
     number = (await admin.post(f"{path}/access", json=rule)).json()["access_id"]
-    told = (await admin.get(f"{path}/access/{number}")).json()
-    assert {name: told[name] for name in rule} == rule
+    reply = (await admin.get(f"{path}/access/{number}")).json()
+    assert {name: reply[name] for name in rule} == rule
     assert (await admin.put(f"{path}/access/{number}", json={"permissions": "rw"})).json()["code"] == "Updated"
     listed = (await admin.get(f"{path}/access_list")).json()["DATA"]
     assert {each["id"]: each["permissions"] for each in listed}[number] == "rw"
@@ -583,7 +583,7 @@ WRONG_LISTINGS = [
 ]
 
 
-async def test_a_listing_that_makes_no_sense_is_refused(ann, folder):
+async def test_an_invalid_listing_is_refused(ann, folder):
     for params in WRONG_LISTINGS:
         answer = await ann.get(f"{folder}/ls", params=params)
         assert (answer.status_code, answer.json()["code"]) == (400, "ClientError.BadRequest"), params
@@ -600,8 +600,8 @@ async def test_folders_are_made_looked_at_and_renamed(ann, folder, tmp_path):
     assert (tmp_path / "disk" / "new").is_dir()
     renamed = await ann.post(f"{folder}/rename", json={"old_path": "/new/", "new_path": "/dir/old"})
     assert renamed.json()["code"] == "FileRenamed"
-    told = (await ann.get(f"{folder}/stat", params={"path": "/dir/old"})).json()
-    assert (told["DATA_TYPE"], told["type"], told["name"]) == ("file", "dir", "old")
+    reply = (await ann.get(f"{folder}/stat", params={"path": "/dir/old"})).json()
+    assert (reply["DATA_TYPE"], reply["type"], reply["name"]) == ("file", "dir", "old")
     for path, body, status, code in (
         ("mkdir", {"path": "/dir"}, 502, "ExternalError.MkdirFailed.Exists"),
         ("mkdir", {"path": "/no/such"}, 404, "ClientError.NotFound"),
@@ -624,8 +624,8 @@ async def test_the_catalogue_is_a_collection(ann, ends):
     where = f"{V}/operation/endpoint/{ends['catalogue']}"
     names = [each["name"] for each in (await ann.get(f"{where}/ls", params={"path": "/run1/2024"})).json()["DATA"]]
     assert names == ["a.root"]
-    told = (await ann.get(f"{where}/stat", params={"path": "/run1/2024/a.root"})).json()
-    assert (told["type"], told["size"]) == ("file", 1_000_000_000)
+    reply = (await ann.get(f"{where}/stat", params={"path": "/run1/2024/a.root"})).json()
+    assert (reply["type"], reply["size"]) == ("file", 1_000_000_000)
     assert (await ann.post(f"{where}/mkdir", json={"path": "/x"})).status_code == 403
 
 
@@ -656,7 +656,7 @@ async def test_every_failure_has_globuss_shape(broker, ann, admin, monkeypatch):
     assert set((await ann.get(f"{V}/broker/v1/none")).json()) == {"error"}  # our own interface has its own
 
 
-async def test_who_asks_too_often_is_told_when_to_come_back(broker, ann):
+async def test_too_many_requests_get_a_retry_time(broker, ann):
     broker.app.state.buckets["ann"] = (0.0, time.monotonic() + 60)
     answer = await ann.get(f"{V}/submission_id")
     assert (answer.status_code, answer.json()["code"]) == (429, "ClientError.TooManyRequests")

@@ -84,9 +84,9 @@ def fresh(place: Place) -> None:
 
 
 def test_endpoint_show_and_search(place):
-    said = place.globus.cli("endpoint", "show", place.one).stdout
-    assert f"ID:                        {place.one}" in said
-    assert "Display Name:              one" in said
+    output = place.globus.cli("endpoint", "show", place.one).stdout
+    assert f"ID:                        {place.one}" in output
+    assert "Display Name:              one" in output
     assert [each["id"] for each in place.globus.json("endpoint", "search", "number two")["DATA"]] == [place.two]
     mine = place.globus.json("endpoint", "search", "--filter-scope", "administered-by-me")["DATA"]
     assert {each["id"] for each in mine} == {place.one, place.two}
@@ -115,10 +115,10 @@ def test_ls(place, words, lines):
     assert place.globus.cli("ls", f"{place.one}:{path}", *options).stdout.splitlines() == lines
 
 
-def test_ls_says_what_files_are(place):
-    said = place.globus.cli("ls", "--long", f"{place.one}:/data").stdout
-    assert " | 5 " in said
-    assert "file      | a.txt" in said
+def test_ls_shows_sizes_and_types(place):
+    output = place.globus.cli("ls", "--long", f"{place.one}:/data").stdout
+    assert " | 5 " in output
+    assert "file      | a.txt" in output
     files = place.globus.json("ls", f"{place.one}:/data")["DATA"]
     assert {(each["name"], each["type"]) for each in files} == {("a.txt", "file"), ("sub", "dir")}
 
@@ -131,8 +131,8 @@ def test_ls_of_nothing(place, path, code):
 
 
 def test_stat(place):
-    said = place.globus.cli("stat", f"{place.one}:/data/a.txt").stdout
-    assert "Size:          5" in said
+    output = place.globus.cli("stat", f"{place.one}:/data/a.txt").stdout
+    assert "Size:          5" in output
     assert place.globus.json("stat", f"{place.one}:/data/sub")["type"] == "dir"
     assert place.globus.cli("stat", f"{place.one}:/none").stdout == "Nothing found at /none\n"
 
@@ -151,10 +151,10 @@ def test_transfer_of_a_file(place):
     words = (f"{place.one}:/data/a.txt", f"{place.two}:/there/a.txt")
     number = place.wait(place.globus.cli("transfer", *words, "--label", "one file", "--deadline", "2099-01-01"))
     assert grown(place.sink) == {"there/a.txt": b"hello"}
-    said = place.globus.cli("task", "show", number).stdout
-    assert "Status:                       SUCCEEDED" in said
-    assert "Label:                        one file" in said
-    assert "Bytes Transferred:            5" in said
+    output = place.globus.cli("task", "show", number).stdout
+    assert "Status:                       SUCCEEDED" in output
+    assert "Label:                        one file" in output
+    assert "Bytes Transferred:            5" in output
     (done,) = place.globus.json("task", "show", number, "--successful-transfers")["DATA"]
     assert (done["source_path"], done["destination_path"], done["size"]) == ("/data/a.txt", "/there/a.txt", 5)
     assert place.globus.json("task", "show", number, "--skipped-errors")["DATA"] == []
@@ -176,8 +176,8 @@ def test_transfer_of_a_folder_with_every_option(place):
     assert grown(place.sink / "copy") == {name: data for name, data in DATA.items() if not name.endswith(".dat")}
     again = place.globus.cli(*words)
     assert number in again.stdout
-    told = place.globus.json("task", "show", number)
-    assert (told["sync_level"], told["encrypt_data"], told["files"] > 0) == (3, False, True)
+    reply = place.globus.json("task", "show", number)
+    assert (reply["sync_level"], reply["encrypt_data"], reply["files"] > 0) == (3, False, True)
     assert "does not encrypt" in place.globus.cli("transfer", *words[1:3], "--encrypt-data", status=1).stderr
     place.globus.cli("transfer", *words[1:3], "--recursive", "--dry-run")
 
@@ -250,8 +250,8 @@ def test_a_task_under_way(place, endless):
     assert "Deadline:" in place.globus.cli("task", "show", endless).stdout
     assert "wait" in place.globus.cli("task", "pause-info", endless).stdout
     place.globus.cli("task", "update", endless, "--label", "changed", "--deadline", "2099-01-22")
-    told = place.globus.json("task", "show", endless)
-    assert (told["label"], told["deadline"][:10], told["status"]) == ("changed", "2099-01-22", "ACTIVE")
+    reply = place.globus.json("task", "show", endless)
+    assert (reply["label"], reply["deadline"][:10], reply["status"]) == ("changed", "2099-01-22", "ACTIVE")
     listed = place.globus.json("task", "list", "--filter-status", "ACTIVE", "--filter-label", "chan*")["DATA"]
     assert [each["task_id"] for each in listed] == [endless]
     assert (
@@ -292,8 +292,8 @@ def test_permissions(place):
 
 
 def test_globus_api(place):
-    told = place.globus.json("api", "transfer", "GET", "/task_list", "-Q", "limit=1")
-    assert told["DATA_TYPE"] == "task_list"
+    reply = place.globus.json("api", "transfer", "GET", "/task_list", "-Q", "limit=1")
+    assert reply["DATA_TYPE"] == "task_list"
     assert place.globus.json("api", "transfer", "GET", "/broker/v1/whoami")["subject"] == "robot"
     place.globus.cli("api", "transfer", "GET", "/none", status=1)
 

@@ -55,8 +55,8 @@ class Place(NamedTuple):
         """Return the output of an import."""
         done = coget(["history", "import", "--globus", "--json"], home, **self.environment)
         assert done.returncode == 0, done.stderr
-        (said,) = json.loads(done.stdout)["logs"]
-        return said
+        (log,) = json.loads(done.stdout)["logs"]
+        return log
 
 
 class Service(NamedTuple):
@@ -157,12 +157,12 @@ def clones(database: Path, count: int) -> None:
         connection.commit()
 
 
-def test_ones_own_tasks_are_remembered_and_told(place, home):
-    said = place.imported(home)
-    assert (said["transfers"], said["usable"], said["new"], said["told"]) == (2, 1, 1, 1)
-    (told,) = place.transfers()
-    assert (told["source"], told["sink"], told["bytes"]) == (place.source, "HERE", SIZE)
-    assert told["bytes"] / (told["ended"] - told["started"]) < RATE * 2
+def test_a_users_own_tasks_are_remembered_and_reported(place, home):
+    log = place.imported(home)
+    assert (log["transfers"], log["usable"], log["new"], log["told"]) == (2, 1, 1, 1)
+    (transfer,) = place.transfers()
+    assert (transfer["source"], transfer["sink"], transfer["bytes"]) == (place.source, "HERE", SIZE)
+    assert transfer["bytes"] / (transfer["ended"] - transfer["started"]) < RATE * 2
     (source,) = json.loads(coget(["history", "--json"], home).stdout)["sources"]
     assert (source["source"], source["bytes"]) == (f"globus://{place.one}", SIZE)
     again = place.imported(home)
@@ -170,19 +170,19 @@ def test_ones_own_tasks_are_remembered_and_told(place, home):
 
 
 @pytest.mark.long
-def test_there_may_be_more_than_are_told_at_once(place, home, tmp_path):
+def test_more_tasks_than_one_page_are_imported(place, home, tmp_path):
     """The short form makes the pages smaller than Globus does."""
     clones(place.database, MANY)
     code = f"{LATE}from coalloc.history import globus_client\nglobus_client.MOST = {PAGE}\n"
     (tmp_path / "sitecustomize.py").write_text(code)
     place.environment["PYTHONPATH"] = str(tmp_path)
-    said = place.imported(home)
+    log = place.imported(home)
     good = 1 + MANY - len(SPOILED) - 2
-    assert (said["transfers"], said["usable"], said["new"], said["told"]) == (MANY + 2, good, good, good)
-    told = place.transfers()
-    assert len(told) == good
-    assert {(each["source"], each["streams"]) for each in told[:-1]} == {(place.source, 8)}
-    assert {round(each["ended"] - each["started"]) for each in told[:-1]} == {12}
+    assert (log["transfers"], log["usable"], log["new"], log["told"]) == (MANY + 2, good, good, good)
+    transfers = place.transfers()
+    assert len(transfers) == good
+    assert {(each["source"], each["streams"]) for each in transfers[:-1]} == {(place.source, 8)}
+    assert {round(each["ended"] - each["started"]) for each in transfers[:-1]} == {12}
 
 
 def test_a_collection_that_a_broker_does_not_know_keeps_its_id(place, home):
@@ -190,12 +190,12 @@ def test_a_collection_that_a_broker_does_not_know_keeps_its_id(place, home):
     assert client.delete("/broker/v1/collections/one").status_code == 204
     time.sleep(2.1)  # the broker may remember it for this long
     place.imported(home)
-    (told,) = place.transfers()
-    assert (told["source"], told["sink"]) == (f"globus://{place.one}", "HERE")
+    (transfer,) = place.transfers()
+    assert (transfer["source"], transfer["sink"]) == (f"globus://{place.one}", "HERE")
 
 
 @pytest.mark.parametrize(
-    ("change", "status", "said"),
+    ("change", "status", "message"),
     [
         ({"GLOBUS_CLIENT_ID": ""}, 2, "GLOBUS_CLIENT_ID is not set"),
         ({"GLOBUS_CLIENT_SECRET": "cogetb_wrong"}, 7, "Globus refuses the login"),
@@ -204,9 +204,9 @@ def test_a_collection_that_a_broker_does_not_know_keeps_its_id(place, home):
         ({"GLOBUS_CLIENT_SECRET": ""}, 2, "Globus sent an unexpected answer"),  # a user, who is not there to log in
     ],
 )
-def test_what_is_missing_is_said(service, home, change, status, said):
+def test_a_missing_setting_is_named(service, home, change, status, message):
     done = coget(["history", "import", "--globus"], home, **{**service.environment, **change})
-    assert (done.returncode, said in done.stderr) == (status, True), done.stderr
+    assert (done.returncode, message in done.stderr) == (status, True), done.stderr
 
 
 def test_people_log_in_once(service, home, tmp_path):
@@ -220,8 +220,8 @@ def test_people_log_in_once(service, home, tmp_path):
         browser = Browser(tmp_path / "cookies.json")
         page = browser.send(browser.open(link.strip()), token=service.broker.token)
         browser.close()
-        said, _ = process.communicate(page.words["code"] + "\n", timeout=PATIENCE)
-    assert (process.returncode, json.loads(said)["logs"][0]["transfers"]) == (0, 0)
+        output, _ = process.communicate(page.words["code"] + "\n", timeout=PATIENCE)
+    assert (process.returncode, json.loads(output)["logs"][0]["transfers"]) == (0, 0)
     assert coget(["history", "import", "--globus"], home, **person).returncode == 0
 
 
@@ -262,7 +262,7 @@ def test_a_task_counts_from_when_it_first_began():
         {"faults": 4},
     ],
 )
-def test_what_tells_no_rate_is_left_out(change):
+def test_tasks_without_a_usable_rate_are_left_out(change):
     assert globus.read([{**TASK, **change}], lambda number: [STARTED]) == {}
     assert globus.read([TASK, {}], lambda number: []) == {}
     assert globus.read([TASK], lambda number: [{"code": "STARTED"}]) == {}

@@ -34,9 +34,9 @@ SERVERS = {
 def broker(empty_database: str, tmp_path: Path) -> Iterator[BrokerProcess]:
     with BrokerProcess(empty_database, tmp_path) as started:
         yield started
-        said = started.log()
+        log = started.log()
         for secret in (started.token, *started.secrets):
-            assert secret not in said
+            assert secret not in log
 
 
 def _program(*words: str) -> str:
@@ -76,7 +76,7 @@ def test_a_service_needs_no_login(home, service):
 
 
 def test_a_service_uses_the_sdk(home, service):
-    said = home.sdk(
+    result = home.sdk(
         """
 app = ClientApp("tests", client_id=sys.argv[1], client_secret=sys.argv[2],
                 config=GlobusAppConfig(token_storage="memory"))
@@ -90,18 +90,18 @@ print(json.dumps([transfer.get("/broker/v1/whoami")["role"], auth.userinfo()["pr
 """,
         *service,
     )
-    assert said == ["transfer", "robot@localhost", ["robot@localhost"], [401, "invalid_client"]]
+    assert result == ["transfer", "robot@localhost", ["robot@localhost"], [401, "invalid_client"]]
 
 
-def test_a_wrong_secret_is_told_so(home, service):
+def test_a_wrong_secret_is_refused_as_invalid_client(home, service):
     home.as_client(service[0], "cogetb_wrong")
     assert "invalid_client" in home.cli("whoami", status=1).stderr
 
 
 def test_people_log_in_and_out(home, ann, tmp_path, broker):
     assert "globus login" in home.cli("whoami", status=4).stderr
-    said = home.cli("login", BROWSER=program(tmp_path / "cookies.json", ann)).stdout
-    assert "You have successfully logged in" in said
+    output = home.cli("login", BROWSER=program(tmp_path / "cookies.json", ann)).stdout
+    assert "You have successfully logged in" in output
     assert home.cli("whoami").stdout == "ann@localhost\n"
     assert home.json("whoami", "--linked-identities")[0]["username"] == "ann@localhost"
     assert home.json("api", "transfer", "GET", "/broker/v1/whoami")["role"] == "transfer"
@@ -138,7 +138,7 @@ def _remembered(home: Globus) -> dict:
     return {server: json.loads(text) for _, server, text in rows}
 
 
-def test_what_an_earlier_login_left_is_enough(home, ann, tmp_path, broker):
+def test_tokens_of_an_earlier_login_are_refreshed(home, ann, tmp_path, broker):
     home.cli("login", BROWSER=program(tmp_path / "cookies.json", ann))
     tokens, config = _remembered(home), _kept(home, "auth_client_data")
     for token in tokens.values():
@@ -158,26 +158,26 @@ def _kept(home: Globus, name: str) -> dict:
 
 def test_people_log_in_by_the_sdk(home, ann, tmp_path, empty_database):
     number = _program("client", "create", "notebook", "--database", empty_database)
-    said = home.sdk(
+    result = home.sdk(
         """
 config = GlobusAppConfig(token_storage="memory", login_flow_manager="local-server", request_refresh_tokens=True)
 app = UserApp("tests", client_id=sys.argv[1], config=config)
 transfer, auth = TransferClient(app=app), AuthClient(app=app)
 auth.add_app_scope(AuthClient.scopes.profile)
 app.login()
-told = [transfer.get("/broker/v1/whoami")["subject"], auth.userinfo()["preferred_username"]]
+replies = [transfer.get("/broker/v1/whoami")["subject"], auth.userinfo()["preferred_username"]]
 app.logout()
-print(json.dumps([*told, app.login_required()]))
+print(json.dumps([*replies, app.login_required()]))
 """,
         number,
         BROWSER=program(tmp_path / "cookies.json", ann),
     )
-    assert said == ["ann", "ann@localhost", True]
+    assert result == ["ann", "ann@localhost", True]
 
 
 def test_a_code_is_exchanged_by_the_sdk_and_its_tokens_live_on(home, ann, tmp_path, empty_database):
     number = _program("client", "create", "notebook", "--database", empty_database)
-    said = home.sdk(
+    result = home.sdk(
         """
 import subprocess
 client = NativeAppAuthClient(sys.argv[1])
@@ -186,18 +186,18 @@ shown = subprocess.run([sys.argv[2], client.oauth2_get_authorize_url()], capture
 answer = client.oauth2_exchange_code_for_tokens(json.loads(shown.stdout)["words"]["code"])
 transfer = answer.by_resource_server["transfer.api.globus.org"]
 old = RefreshTokenAuthorizer(transfer["refresh_token"], client, access_token=transfer["access_token"], expires_at=1)
-told = TransferClient(authorizer=old).get("/broker/v1/whoami")["subject"]
+subject = TransferClient(authorizer=old).get("/broker/v1/whoami")["subject"]
 client.oauth2_revoke_token(old.refresh_token)
 try:
     TransferClient(authorizer=AccessTokenAuthorizer(old.access_token)).get("/broker/v1/whoami")
 except TransferAPIError as error:
     status = error.http_status
-print(json.dumps([told, status, answer.decode_id_token()["sub"]]))
+print(json.dumps([subject, status, answer.decode_id_token()["sub"]]))
 """,
         number,
         program(tmp_path / "cookies.json", ann).removesuffix(" %s"),
     )
-    assert said == ["ann", 401, str(identity("ann"))]
+    assert result == ["ann", 401, str(identity("ann"))]
 
 
 def test_people_log_in_by_copying_a_code(home, ann, tmp_path):
@@ -207,11 +207,11 @@ def test_people_log_in_by_copying_a_code(home, ann, tmp_path):
     assert page.status == 200
     assert page.url.split("?")[0].endswith("/v2/web/auth-code")
     browser.close()
-    said = home.cli("login", "--no-local-server", stdin=page.words["code"] + "\n").stdout
-    assert "You have successfully logged in" in said
+    output = home.cli("login", "--no-local-server", stdin=page.words["code"] + "\n").stdout
+    assert "You have successfully logged in" in output
 
 
 def _link(home: Globus) -> str:
     """Return the URL that the CLI asks users to open; asked again, it uses the same client."""
-    said = home.cli("login", "--no-local-server", status=1, stdin="").stdout
-    return next(line for line in said.splitlines() if line.startswith("http"))
+    output = home.cli("login", "--no-local-server", status=1, stdin="").stdout
+    return next(line for line in output.splitlines() if line.startswith("http"))

@@ -52,9 +52,9 @@ def tables(tmp_path):
 def test_commands_at_a_terminal(tables, tmp_path):
     for words in (["serve", "--rank", WORDS], ["report", WORDS]):
         words = [word.replace("\ud800", "\udcff") for word in words]
-        status, said = at_terminal([PROGRAM, *words], tmp_path, COGET_BROKER_DATABASE=tables)
-        assert (status, "\\x1b" in said.decode()) == (2, True), said
-        check(said)
+        status, output = at_terminal([PROGRAM, *words], tmp_path, COGET_BROKER_DATABASE=tables)
+        assert (status, "\\x1b" in output.decode()) == (2, True), output
+        check(output)
 
 
 def test_a_report_at_a_terminal(tables, tmp_path):
@@ -62,6 +62,6 @@ def test_a_report_at_a_terminal(tables, tmp_path):
         row = (time.time(), "ann\x1b[41m", "x\x9b41m", "y\u202e")
         connection.execute("INSERT INTO audit (at, subject, action, thing) VALUES (?, ?, ?, ?)", row)
     for words in (["audit/changes", "--format", "csv"], ["audit", "--format", "json"]):
-        status, said = at_terminal([PROGRAM, "report", *words, "--database", tables], tmp_path)
-        assert (status, "ann" in said.decode()) == (0, True), said
-        check(said.replace(b"\r\r\n", b"\r\n"))
+        status, output = at_terminal([PROGRAM, "report", *words, "--database", tables], tmp_path)
+        assert (status, "ann" in output.decode()) == (0, True), output
+        check(output.replace(b"\r\r\n", b"\r\n"))

@@ -93,7 +93,7 @@ async def test_filter_keys_reach_no_statement(stocked, key):
         {"name": "other"},
     ],
 )
-async def test_an_endpoint_without_sense_is_refused(stocked, change):
+async def test_an_invalid_endpoint_is_refused(stocked, change):
     usual = {"name": "new", "site": "CERN", "scheme": "ftp", "host": "h"}
     answer = await stocked.put("/broker/v1/endpoints/new", json={**usual, **change})
     assert answer.status_code in (404, 422), answer.text
@@ -102,7 +102,7 @@ async def test_an_endpoint_without_sense_is_refused(stocked, change):
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"null", b"\xff", b'{"names": 1e999}', b"[" * 100_000])
-async def test_what_is_no_json_is_a_clear_refusal(stocked, body):
+async def test_a_body_that_is_not_json_is_refused_with_a_remedy(stocked, body):
     answer = await stocked.post("/broker/v1/replicas/resolve", content=body)
     assert answer.status_code in (400, 422), answer.text
     assert set(answer.json()["error"]) == {"code", "message", "remedy"}
@@ -113,7 +113,7 @@ async def test_unknown_paths_and_methods_have_the_same_shape(admin):
     assert (await admin.patch("/broker/v1/sites")).json()["error"]["code"] == "method_not_allowed"
 
 
-async def test_a_defect_says_nothing_of_the_inside(broker, admin, monkeypatch):
+async def test_the_answer_to_a_defect_shows_no_internals(broker, admin, monkeypatch):
     async def fail(*_: object) -> None:
         raise RuntimeError("secret words")
 

@@ -58,7 +58,7 @@ async def reported(broker: Broker, *transfers: dict) -> None:
     broker.factory.monitoring._until = 0.0
 
 
-async def test_what_was_moved_is_told_by_source_sink_and_outcome(broker):
+async def test_transfers_are_counted_by_source_sink_and_outcome(broker):
     a, b = {"source": "ftp://a.example", "sink": "X"}, {"source": "ftp://b.example", "sink": "Y"}
     reader = await broker.client("reader")
     assert (await reader.get(PATH)).status_code == 200  # counted from here
@@ -82,7 +82,7 @@ async def forecast(broker: Broker) -> None:
     broker.factory.monitoring._until = 0.0
 
 
-async def test_how_good_forecasts_were_is_told_by_size(broker):
+async def test_forecast_accuracy_is_reported_by_size(broker):
     await forecast(broker)
     found = samples((await (await broker.client("reader")).get(PATH)).text)
     assert found[sample("coget_forecast_transfers", size=size_span(1))] > 20
@@ -92,7 +92,7 @@ async def test_how_good_forecasts_were_is_told_by_size(broker):
     assert found[sample("coget_lagging_transfers", sums="scores")] == 0
 
 
-def test_seconds_that_were_lost_only_grow_and_what_was_before_is_not_news():
+def test_lost_seconds_only_grow_and_start_at_zero():
     lost = LostSeconds(100)
     assert lost.since == 99
     assert lost.add([10.0, 5.0]) == 0.0
@@ -100,14 +100,14 @@ def test_seconds_that_were_lost_only_grow_and_what_was_before_is_not_news():
     assert lost.add([7.5]) == 2.5  # a week was forgotten
 
 
-async def test_where_things_went_is_told_to_nobody_without_a_token(broker):
+async def test_sources_and_sinks_are_hidden_without_a_token(broker):
     await reported(broker, {"source": "ftp://a.example", "bytes": 10})
     nobody = broker.with_headers({})
     assert (await nobody.get(PATH)).status_code == 401
     assert "a.example" not in (await nobody.get("/metrics")).text
 
 
-async def test_who_asks_often_does_not_ask_the_database(broker, monkeypatch):
+async def test_repeated_scrapes_do_not_query_the_database(broker, monkeypatch):
     reader = await broker.client("reader")
     first = samples((await reader.get(PATH)).text)
     monkeypatch.setattr(broker.factory.monitoring, "_look", None)
@@ -131,7 +131,7 @@ def moved(day: int, source: str, transfers: int) -> DayTotals:
     return DayTotals(day, source, "X", transfers, 0, 10 * transfers)
 
 
-def test_what_is_forgotten_stays_counted_and_what_was_there_before_is_not_news():
+def test_totals_keep_forgotten_transfers_and_skip_earlier_ones():
     totals = Totals(100)
     assert totals.since == 99
     assert totals.add([moved(99, "a", 1), moved(100, "a", 2)], 100)["a", "X"] == TransferSums(0, 0, 0)

@@ -61,9 +61,9 @@ def _answer(url: str, target: str, headers: str, token: str) -> str:
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     with broker_in(tmp_path_factory.mktemp("hosts")) as running:
         client = running.client()
-        said = {"name": "dtn", "site": "X", "scheme": "https", "host": "dtn.example", "prefix": "/"}
+        endpoint = {"name": "dtn", "site": "X", "scheme": "https", "host": "dtn.example", "prefix": "/"}
         client.put("/broker/v1/sites/X", json={"name": "X"}).raise_for_status()
-        client.put("/broker/v1/endpoints/dtn", json=said).raise_for_status()
+        client.put("/broker/v1/endpoints/dtn", json=endpoint).raise_for_status()
         line = '{"name": "run1:x", "size": 1, "checksums": {"md5": "%s"}, "replicas": [{"endpoint": "dtn"}]}' % (
             "a" * 32
         )
@@ -71,14 +71,14 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
         yield running
 
 
-def test_there_are_paths_to_be_asked():
+def test_many_paths_are_checked():
     assert len(PATHS) > 60
     assert {"/reports", "/.well-known/openid-configuration", "/ga4gh/drs/v1/service-info"} <= set(PATHS)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("number", range(len(HEADERS)))
-def test_no_answer_names_the_host_that_a_request_names(broker, number):
+def test_no_answer_repeats_the_host_of_the_request(broker, number):
     """The short form asks a share of the paths with each of the headers."""
     headers = HEADERS[number]
     for path in PATHS if LONG else PATHS[number :: len(HEADERS)]:
@@ -99,11 +99,11 @@ def test_no_absolute_target_leads_anywhere_else(broker):
         assert EVIL not in answer
 
 
-def test_what_is_said_of_the_broker_is_where_it_is(broker):
+def test_the_broker_names_its_own_address(broker):
     with httpx.Client(base_url=broker.url, headers={"Host": EVIL}, timeout=PATIENCE) as client:
-        said = client.get("/.well-known/openid-configuration").json()
-        assert said["issuer"] == broker.url
-        assert all(each.startswith(broker.url) for name, each in said.items() if name.endswith(("endpoint", "_uri")))
+        reply = client.get("/.well-known/openid-configuration").json()
+        assert reply["issuer"] == broker.url
+        assert all(each.startswith(broker.url) for name, each in reply.items() if name.endswith(("endpoint", "_uri")))
         assert client.get("/ga4gh/drs/v1/service-info").json()["organization"]["url"] == broker.url
     found = broker.client().get("/ga4gh/drs/v1/objects/run1:x", headers={"Host": EVIL})
     assert found.json()["self_uri"] == f"drs://{urlsplit(broker.url).netloc}/run1%3Ax"

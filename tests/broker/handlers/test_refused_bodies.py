@@ -60,7 +60,7 @@ def _right(schema: dict[str, Any], named: dict[str, Any]) -> Any:
 ROUTES = _routes()
 
 
-def test_there_are_bodies_to_be_refused():
+def test_many_routes_are_checked():
     assert len(ROUTES) > 20
     assert {"/broker/v1/transfers", "/broker/v1/decisions", "/v0.10/transfer"} <= {each.path for each in ROUTES}
 
@@ -93,11 +93,11 @@ def _some(bodies: Iterator[Any], most: int = 400) -> list[Any]:
     "body",
     [{}, [{}], [1], "x", {"id": "a", "source": "ftp://a", "started": 2, "ended": 1, "bytes": 0}],
 )
-async def test_a_body_is_refused_for_what_it_is(admin, body):
+async def test_the_message_about_a_body_names_only_its_own_type(admin, body):
     """A list as input gives no message about objects, and the reverse."""
-    said = (await admin.post("/broker/v1/transfers", json=body)).json()["error"]["message"]
-    assert ("list" in said, "object" in said) == (False, body in ([1], "x"))
-    assert all(each.startswith("body") for each in said.split("; "))
+    message = (await admin.post("/broker/v1/transfers", json=body)).json()["error"]["message"]
+    assert ("list" in message, "object" in message) == (False, body in ([1], "x"))
+    assert all(each.startswith("body") for each in message.split("; "))
 
 
 async def test_lines_of_an_import_are_refused_the_same_way(admin):

@@ -39,13 +39,13 @@ BODIES = [
 
 
 @pytest.mark.parametrize(("method", "path", "body"), TWICE)
-async def test_nothing_is_said_twice(admin, method, path, body):
+async def test_a_body_with_a_repeated_name_is_refused(admin, method, path, body):
     answer = await admin.request(method, path, content=body, headers=JSON)
     assert answer.status_code == (400 if path.startswith("/v0.10") else 422), answer.text
     assert "twice" in answer.text
 
 
-async def test_no_line_of_an_import_says_anything_twice(stocked):
+async def test_a_line_of_an_import_with_a_repeated_name_is_refused(stocked):
     lines = b'{"name": "new:a", "size": 1, "size": 2}\n{"name": "new:b", "size": NaN}\n{"name": "new:c", "size": 1}\n'
     answer = [json.loads(line) for line in (await stocked.post("/broker/v1/import", content=lines)).text.splitlines()]
     assert [each.get("line") for each in answer[:-1]] == [1, 2], answer
@@ -55,14 +55,14 @@ async def test_no_line_of_an_import_says_anything_twice(stocked):
 
 
 @pytest.mark.parametrize("body", [b"[" * 16_000, b'{"client":' * 1_600])
-async def test_what_is_nested_too_deep_is_no_defect(admin, body):
+async def test_deep_nesting_is_refused_and_is_no_defect(admin, body):
     for method, path in (("POST", "/v2/api/clients"), ("PUT", "/broker/v1/sites/X"), ("POST", "/v0.10/transfer")):
         answer = await admin.request(method, path, content=body, headers=JSON)
         assert answer.status_code in (400, 422), answer.text
 
 
 @pytest.mark.parametrize("word", [b"NaN", b"Infinity", b"-Infinity"])
-async def test_what_is_no_number_in_json_is_none_here(admin, word):
+async def test_numbers_that_json_does_not_have_are_refused(admin, word):
     answer = await admin.put("/broker/v1/sites/X", content=b'{"name": "X", "latitude": %s}' % word, headers=JSON)
     assert answer.status_code in (400, 422)
 
@@ -95,7 +95,7 @@ async def _catalogue(admin) -> str:
 
 
 @pytest.mark.parametrize("wrong", [{"sync_level": True}, {"verify_checksum": 1}, {"encrypt_data": 0}])
-async def test_globus_documents_are_held_to_it_and_may_say_what_we_do_not_know(admin, wrong):
+async def test_globus_documents_are_checked_but_may_have_unknown_fields(admin, wrong):
     number = await _catalogue(admin)
     usual = {"submission_id": number, "source_endpoint": number, "destination_endpoint": number, "unheard": [1]}
     document = {**usual, "DATA": [{"source_path": "/a", "destination_path": "/b", "unheard": True}]}
@@ -144,7 +144,7 @@ async def test_a_site_is_changed_only_if_it_is_the_same(stocked):
     assert (await stocked.get("/broker/v1/sites/none")).status_code == 404
 
 
-async def test_of_changes_meant_for_the_same_state_one_is_made(database, broker, stocked):
+async def test_one_of_several_changes_of_the_same_state_is_made(database, broker, stocked):
     """The rule also holds for several processes on one database that have all read the catalogue before."""
     if broker.factory.database.sqlite:
         pytest.skip("one process serves SQLite")
@@ -208,7 +208,7 @@ async def test_a_slow_upload_delays_no_conditional_change_of_others(broker, stoc
 
 
 @pytest.mark.parametrize("prefix", ["/broker/v1", "/v0.10/broker/v1"])
-async def test_a_change_is_made_only_to_what_it_is_meant_for(stocked, prefix):
+async def test_a_change_is_made_only_if_its_etag_matches(stocked, prefix):
     path = f"{prefix}/endpoints/cern-1"
     first = await stocked.get(path)
     body, tag = first.json(), first.headers["ETag"]

@@ -30,7 +30,7 @@ def test_blind_ways_come_first_then_the_stalest():
     assert due([], [], {}, NOW, Random(0)) is None
 
 
-def test_what_somebody_wants_measured_goes_before_all_else():
+def test_requested_links_are_measured_first():
     assert due(WAYS, [("x", "y"), ("c", "a"), ("a", "b")], {}, NOW, Random(0)) == WAYS[3]
     fresh = dict.fromkeys(WAYS, NOW - 60)
     assert due(WAYS, [("a", "b")], fresh, NOW, Random(0)) == WAYS[0]
@@ -77,7 +77,7 @@ async def test_each_way_is_measured_once_and_leaves_nothing(broker, admin, serve
     assert [path for server in servers for path in server.root.iterdir()] == []
 
 
-async def test_what_transfers_told_need_not_be_measured(broker, admin, servers):
+async def test_links_with_reported_transfers_are_not_measured(broker, admin, servers):
     now = time.time()
     report = {"id": "x", "source": "one", "sink": "two-site", "started": now - 9, "ended": now - 5, "bytes": 10**8}
     assert (await admin.post("/broker/v1/transfers", json=report)).status_code == 200
@@ -109,14 +109,14 @@ async def test_a_way_that_a_curator_wants_measured_is_although_it_was_just_used(
     ]
 
 
-async def test_what_is_wanted_waits_for_the_budget(broker, admin, servers):
+async def test_a_requested_measurement_waits_for_the_budget(broker, admin, servers):
     await wanting(broker)("two", "one")
     assert not await prober(broker, a_day=500_000).probe()
     assert await prober(broker).probe()
     assert [each["sink"] for each in await reported(admin)] == ["one-site"]
 
 
-async def test_what_cannot_be_measured_is_refused(broker, admin, servers):
+async def test_requests_for_impossible_measurements_are_refused(broker, admin, servers):
     for source, sink, kind in (
         ("nosuch", "one", NotFound),
         ("one", "<b>", NotFound),
@@ -144,7 +144,7 @@ async def test_a_server_that_is_down_is_not_asked_again_at_once(broker, admin, s
     assert {each["outcome"] for each in await reported(admin)} == {"failed"}
 
 
-async def test_nothing_is_measured_while_tasks_are_under_way(broker, admin, servers, monkeypatch):
+async def test_links_are_not_measured_while_tasks_run(broker, admin, servers, monkeypatch):
     async def one(_):
         return ["a lane"]
 
@@ -152,7 +152,7 @@ async def test_nothing_is_measured_while_tasks_are_under_way(broker, admin, serv
     assert not await prober(broker).probe()
 
 
-async def test_a_broker_that_is_told_to_measures_by_itself(database, broker, admin, servers):
+async def test_a_broker_configured_to_probe_measures_by_itself(database, broker, admin, servers):
     async with running(Settings(database, probing=Probing(10**9, 1_000_000, 5.0))) as other:
         client = await other.client("reader")
         async with asyncio.timeout(PATIENCE):
@@ -160,7 +160,7 @@ async def test_a_broker_that_is_told_to_measures_by_itself(database, broker, adm
                 await asyncio.sleep(0.1)
 
 
-def test_the_file_says_what_it_may_take(tmp_path):
+def test_the_config_file_limits_what_probing_may_use(tmp_path):
     file = tmp_path / "broker.toml"
     file.write_text('[probing]\na_day = "50 GB"\nbytes = "8 MB"\nseconds = 2')
     assert configured(Settings(), file).probing == Probing(50 * 10**9, 8_000_000, 2.0)

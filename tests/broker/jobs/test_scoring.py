@@ -71,7 +71,7 @@ async def rows(broker, table):
         return list(await connection.execute(select(table)))
 
 
-async def said(broker) -> dict[tuple, Score]:
+async def stored_scores(broker) -> dict[tuple, Score]:
     """Return the scores by start and size of the transfer, without ids of pairs and observations."""
     found = [score_of(row) for row in await rows(broker, scores)]
     return {(each.started, each.bytes): each._replace(observation_id=0, pair_id=0) for each in found}
@@ -86,7 +86,7 @@ async def test_each_transfer_that_went_well_is_compared_with_what_was_known_when
     given[7]["outcome"], given[8]["bytes"] = "failed", 1000
     await admin.post(T, json=given)
     await scorer(broker).all()
-    found = await said(broker)
+    found = await stored_scores(broker)
     first_end = min(each["ended"] for each in given)
     foreseen = [each for i, each in enumerate(given) if i not in (7, 8) and each["started"] >= first_end]
     assert set(found) <= {(each["started"], each["bytes"]) for each in foreseen}
@@ -123,12 +123,12 @@ def small_blocks(monkeypatch):
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(("seed", "disorder"), [(1, 60), (2, 60), (3, 0), (4, 3)])
-async def test_in_whatever_order_a_log_comes_its_scores_are_the_same(broker, admin, small_blocks, seed, disorder):
+async def test_scores_do_not_depend_on_the_order_of_a_log(broker, admin, small_blocks, seed, disorder):
     """One scorer that may continue from its own state."""
     given, chance, one = log(60, seed), Random(seed), scorer(broker)
     await admin.post(T, json=given)
     await scorer(broker).all()
-    once, total = await said(broker), await sums(broker)
+    once, total = await stored_scores(broker), await sums(broker)
     again = [{**each, "id": f"again.{each['id']}", "source": "ftp://again.example"} for each in given]
     again = [again[i] for _, i in sorted((i + chance.uniform(0, disorder), i) for i in range(len(again)))]
     cuts = sorted(chance.sample(range(len(again)), 6))
@@ -145,15 +145,15 @@ async def test_in_whatever_order_a_log_comes_its_scores_are_the_same(broker, adm
     assert {key: tally for key, tally in (await sums(broker)).items() if not key[1] and tally.transfers} == twice
 
 
-async def test_what_comes_later_changes_no_score(broker, admin):
+async def test_later_transfers_change_no_score(broker, admin):
     given = log()
     moment = given[25]["started"]
     await admin.post(T, json=[each for each in given if each["ended"] <= moment])
     await scorer(broker).all()
-    before = await said(broker)
+    before = await stored_scores(broker)
     await admin.post(T, json=[{**each, "bytes": 7 * each["bytes"]} for each in given if each["ended"] > moment])
     await scorer(broker).all()
-    after = await said(broker)
+    after = await stored_scores(broker)
     unchanged = {key: score for key, score in before.items() if key[0] < moment}
     assert len(unchanged) > 10
     assert unchanged.items() <= after.items()
@@ -171,7 +171,7 @@ async def test_a_forecast_that_was_given_is_the_one_that_counts(broker, admin):
     late = {**one, "id": "late", "started": begun + 2 * 86_400, "ended": begun + 2 * 86_400 + 5}
     assert (await admin.post(T, json=[late])).status_code == 422  # not before it has ended
     await scorer(broker).all()
-    score = (await said(broker))[begun, 50_000_000]
+    score = (await stored_scores(broker))[begun, 50_000_000]
     assert score.given
     assert score.rates._asdict() == expected["rate"]
     assert (score.forecaster, bool(score.leader)) == ("hedge", True)
@@ -187,7 +187,7 @@ async def test_a_forecast_of_long_ago_was_not_of_this_transfer(broker, admin, mo
     begun = time.time()
     await admin.post(T, json=[{**log(1)[0], "id": "new", "started": begun, "ended": begun + 5, "bytes": 50_000_000}])
     await scorer(broker).all()
-    score = (await said(broker))[begun, 50_000_000]
+    score = (await stored_scores(broker))[begun, 50_000_000]
     assert not score.given
 
 
@@ -198,7 +198,7 @@ async def test_two_processes_at_once_count_once(broker, admin):
     assert {key: tally for key, tally in (await sums(broker)).items() if tally.transfers} == tallied(kept)
 
 
-async def test_who_is_killed_between_leaves_nothing_half_done(broker, admin, monkeypatch):
+async def test_a_killed_scorer_leaves_no_partial_scores(broker, admin, monkeypatch):
     await admin.post(T, json=log(30))
 
     async def killed(*_):
@@ -213,12 +213,12 @@ async def test_who_is_killed_between_leaves_nothing_half_done(broker, admin, mon
     assert await rows(broker, scores)
 
 
-async def test_of_very_many_at_once_the_newest_are_scored(broker, admin, small_blocks, monkeypatch):
+async def test_the_newest_of_very_many_transfers_are_scored(broker, admin, small_blocks, monkeypatch):
     monkeypatch.setattr(scoring, "MOST", 15)
     given = log(80)
     await admin.post(T, json=given)
     await scorer(broker).all()
-    found = await said(broker)
+    found = await stored_scores(broker)
     newest = sorted(given, key=lambda each: each["ended"])[-15:]
     assert 10 < len(found) <= 15
     assert set(found) <= {(each["started"], each["bytes"]) for each in newest}

@@ -33,8 +33,8 @@ class Program:
     def url(self, **changes: str | None) -> str:
         """Return the URL to which it sends the browser."""
         usual = {"client_id": self.number, "redirect_uri": BACK, "response_type": "code", "state": "s1"}
-        said = {**usual, "scope": f"openid email {ALL}", "access_type": "offline", **({} if self.secret else PKCE)}
-        return "/v2/oauth2/authorize?" + urlencode({k: v for k, v in {**said, **changes}.items() if v is not None})
+        query = {**usual, "scope": f"openid email {ALL}", "access_type": "offline", **({} if self.secret else PKCE)}
+        return "/v2/oauth2/authorize?" + urlencode({k: v for k, v in {**query, **changes}.items() if v is not None})
 
     async def page(self, **changes: str | None) -> Page:
         return Page(await self.browser.get(self.url(**changes)))
@@ -55,8 +55,8 @@ class Program:
     async def ask(self, path: str = "token", **form: str) -> httpx.Response:
         """Send a request with the program's credentials."""
         who = (self.number, self.secret) if self.secret else None
-        said = form if self.secret else {"client_id": self.number, **form}
-        return await self.own.post(f"/v2/oauth2/{path}", data=said, auth=who)
+        data = form if self.secret else {"client_id": self.number, **form}
+        return await self.own.post(f"/v2/oauth2/{path}", data=data, auth=who)
 
     async def redeem(self, code: str, **changes: str) -> httpx.Response:
         proof = {} if self.secret else {"code_verifier": VERIFIER}
@@ -70,8 +70,8 @@ class Program:
         return by_server(answer.json())
 
 
-def by_server(said: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    return {each["resource_server"]: each for each in (said, *said["other_tokens"])}
+def by_server(reply: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {each["resource_server"]: each for each in (reply, *reply["other_tokens"])}
 
 
 @pytest.fixture

@@ -77,7 +77,7 @@ async def test_codes_go_to_this_machine_or_are_shown(program, ann, uri):
         ({"prompt": "none"}, "login_required"),
     ],
 )
-async def test_what_cannot_be_given_is_told_to_the_program(program, changes, error):
+async def test_a_refused_request_reports_its_error_to_the_program(program, changes, error):
     answer = await program.browser.get(program.url(**changes))
     assert answer.status_code == 303
     brought = dict(parse_qsl(urlsplit(answer.headers["Location"]).query))
@@ -102,13 +102,13 @@ async def test_a_public_client_has_to_send_a_challenge(native):
         "%ff=1",
     ],
 )
-async def test_a_request_without_sense_is_a_page_that_says_so(program, query):
+async def test_an_invalid_request_shows_an_error_page(program, query):
     answer = await program.browser.get(f"/v2/oauth2/authorize?{query}")
     assert answer.status_code in (400, 413)
     assert 'role="alert"' in answer.text
 
 
-async def test_saying_no_is_an_answer(program, ann):
+async def test_denying_returns_access_denied_to_the_program(program, ann):
     answer = await program.sent(await program.page(), "deny", token=ann)
     assert "error=access_denied" in answer.headers["Location"]
 
@@ -133,7 +133,7 @@ async def test_a_form_counts_only_from_its_own_page(program, ann):
     assert (await program.sent(page, token=ann)).status_code == 403
 
 
-async def test_what_happened_is_in_the_audit_log_without_secrets(admin, program, ann):
+async def test_logins_are_in_the_audit_log_without_secrets(admin, program, ann):
     tokens = await program.login(ann)
     audit = await admin.get("/broker/v1/audit")
     assert ("ann", "log in") in {(entry["subject"], entry["action"]) for entry in audit.json()["entries"]}
@@ -188,7 +188,7 @@ async def test_only_a_token_that_was_issued_logs_in(program, ann, monkeypatch):
         assert "unknown, expired or revoked" in answer.text
 
 
-async def test_who_guesses_is_told_to_wait(program, ann):
+async def test_guesses_of_tokens_and_secrets_are_slowed_down(program, ann):
     for _ in range(10):
         assert (await program.sent(await program.page(), token="cogetb_guess")).status_code == 403
     answer = await program.sent(await program.page(), token="cogetb_guess")

@@ -11,7 +11,7 @@ from tests.broker.oauth.conftest import ALL, Program, by_server, userinfo, whoam
 
 
 @pytest.mark.parametrize("secret", ["cogetb_wrong", "", "x" * 10_000])
-async def test_a_client_proves_who_it_is(program, secret):
+async def test_a_client_without_its_secret_is_refused(program, secret):
     program.secret = secret
     answer = await program.ask(grant_type="client_credentials")
     assert (answer.status_code, answer.json()["error"]) == (401, "invalid_client")
@@ -65,7 +65,7 @@ async def test_one_address_registers_so_many_clients_and_no_more(broker):
     assert answers[-1].json()["errors"][0]["code"] == "TOO_MANY_REQUESTS"
 
 
-async def test_addresses_of_ipv4_are_told_apart_by_a_socket_of_both_kinds(broker):
+async def test_a_dual_stack_socket_distinguishes_ipv4_addresses(broker):
     clients = broker.factory.clients
     for _ in range(60):
         await clients.register("x", "::ffff:192.0.2.1")
@@ -76,7 +76,7 @@ async def test_addresses_of_ipv4_are_told_apart_by_a_socket_of_both_kinds(broker
             await clients.register("x", address)
 
 
-async def test_clients_with_which_nobody_logged_in_are_forgotten(broker, program, ann, monkeypatch):
+async def test_clients_without_a_login_are_forgotten(broker, program, ann, monkeypatch):
     await program.login(ann)
     unused, _ = await broker.factory.clients.register("unused", "192.0.2.1")
     now = time.time()
@@ -87,7 +87,7 @@ async def test_clients_with_which_nobody_logged_in_are_forgotten(broker, program
 
 
 @pytest.mark.parametrize("header", ["Basic", "Basic !!!", "Basic " + base64.b64encode(b"nocolon").decode(), "Bearer x"])
-async def test_a_client_header_without_sense_is_refused(program, header):
+async def test_an_invalid_client_header_is_refused(program, header):
     answer = await program.own.post(
         "/v2/oauth2/token", data={"grant_type": "client_credentials"}, headers={"Authorization": header}
     )

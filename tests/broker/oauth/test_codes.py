@@ -13,7 +13,7 @@ from tests.broker.oauth.conftest import (
 )
 
 
-async def test_a_code_is_good_once_and_who_shows_it_again_ends_what_it_gave(broker, program, ann):
+async def test_a_code_is_good_once_and_its_reuse_revokes_its_tokens(broker, program, ann):
     code = await program.code(ann)
     tokens = by_server((await program.redeem(code)).json())["transfer.api.globus.org"]
     assert (await whoami(broker, tokens["access_token"])).status_code == 200
@@ -24,7 +24,7 @@ async def test_a_code_is_good_once_and_who_shows_it_again_ends_what_it_gave(brok
     assert refused.json()["error"] == "invalid_grant"
 
 
-async def test_of_many_who_show_a_code_at_once_one_gets_tokens_which_end(broker, program, ann):
+async def test_concurrent_uses_of_a_code_get_one_set_of_tokens_that_is_revoked(broker, program, ann):
     code = await program.code(ann)
     answers = await asyncio.gather(*(program.redeem(code) for _ in range(8)))
     (good,) = [answer.json() for answer in answers if answer.status_code == 200]
@@ -41,7 +41,7 @@ async def test_of_many_who_show_a_code_at_once_one_gets_tokens_which_end(broker,
         {"code_verifier": CHALLENGE},
     ],
 )
-async def test_a_code_is_for_who_asked_for_it(native, ann, changes):
+async def test_a_code_is_bound_to_its_request(native, ann, changes):
     code = await native.code(ann)
     answer = await native.redeem(code, **changes)
     assert (answer.status_code, answer.json()["error"]) == (400, "invalid_grant")

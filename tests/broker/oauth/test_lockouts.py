@@ -23,7 +23,7 @@ async def _asked(client: httpx.AsyncClient, token: str) -> int:
     return (await client.get(W, headers={"Authorization": f"Bearer {token}"})).status_code
 
 
-async def test_who_makes_up_tokens_is_limited_and_others_are_told_that_theirs_have_ended(broker):
+async def test_made_up_tokens_are_limited_and_expired_ones_still_get_401(broker):
     """Programs request a new token after 401; after 429 they only wait."""
     client = broker.with_headers({})
     mine, others = await _ended(broker, "ann"), await _ended(broker, "bob")
@@ -49,7 +49,7 @@ async def _secret(program: Program, secret: str = "wrong", number: str = "") -> 
     return answer.status_code
 
 
-async def test_who_guesses_a_programs_secret_holds_up_no_other_program(broker, program):
+async def test_guessing_a_programs_secret_delays_no_other_program(broker, program):
     client, secret = await broker.factory.clients.register("another", "192.0.2.1")
     other = Program(broker, client.id, secret)
     assert [await _secret(program) for _ in range(22)] == [401] * 20 + [429] * 2
@@ -60,7 +60,7 @@ async def test_who_guesses_a_programs_secret_holds_up_no_other_program(broker, p
     assert await _secret(other) == 401
 
 
-async def test_who_guesses_at_the_form_holds_up_nobody_whose_token_has_ended(broker, program):
+async def test_guesses_at_the_form_do_not_delay_expired_tokens(broker, program):
     mine = await _ended(broker, "ann")
     for i in range(11):
         answer = await program.sent(await program.page(), token=f"cogetb_{i}")
@@ -69,6 +69,6 @@ async def test_who_guesses_at_the_form_holds_up_nobody_whose_token_has_ended(bro
 
 
 @pytest.mark.parametrize("kind", ["Basic eDp5", "Bearer", "Bearer x y", "x"])
-async def test_what_is_no_token_is_made_up(broker, kind):
+async def test_malformed_tokens_are_limited_like_made_up_ones(broker, kind):
     client = broker.with_headers({"Authorization": kind})
     assert [(await client.get(W)).status_code for _ in range(31)] == [401] * 30 + [429]

@@ -13,7 +13,7 @@ from tests.broker.conftest import HERE
 from tests.broker.oauth.conftest import ALL, Program
 
 
-async def test_an_id_token_says_who_has_logged_in(broker, program, ann):
+async def test_an_id_token_names_the_user(broker, program, ann):
     answer = (await program.redeem(await program.code(ann, nonce="n1", scope="openid"))).json()
     keys = (await program.own.get("/jwk.json")).json()
     key = jwt.PyJWKSet.from_dict(keys).keys[0]
@@ -59,7 +59,7 @@ async def test_identities_are_found_by_name_and_by_number(broker, program, ann):
     assert (nobody.status_code, nobody.json()["errors"][0]["code"]) == (401, "UNAUTHORIZED")
 
 
-async def test_consents_are_what_programs_were_given_and_ones_own(broker, program, native, ann):
+async def test_consents_list_the_granted_scopes_of_the_users_own_programs(broker, program, native, ann):
     one, other = await program.login(ann), await native.login(ann, scope=f"{ALL} {VIEW_CONSENTS}", access_type=None)
     bob = (await broker.factory.access.issue("tests", NewToken(subject="bob", role="transfer"))).token
     await Program(broker, program.number, program.secret).login(bob)

@@ -33,7 +33,7 @@ async def number(broker: Broker) -> str:
     return client.id
 
 
-async def test_nothing_lasts_longer_than_the_providers_word(broker, number):
+async def test_tokens_expire_with_the_login_at_the_provider(broker, number):
     first = await given(broker, "admin", number)
     client = await broker.factory.clients.known(number)
     await broker.factory.grants.refresh(client, first.tokens[0].refresh_token, "")
@@ -43,7 +43,7 @@ async def test_nothing_lasts_longer_than_the_providers_word(broker, number):
 
 
 @pytest.mark.parametrize(("then", "good"), [("reader", False), ("admin", True), ("transfer", False)])
-async def test_a_login_with_another_role_ends_what_earlier_ones_gave(broker, number, then, good):
+async def test_a_login_with_another_role_ends_the_tokens_of_earlier_ones(broker, number, then, good):
     first = await given(broker, "admin", number)
     await given(broker, then, number)
     client = await broker.factory.clients.known(number)
@@ -57,7 +57,7 @@ async def test_a_login_with_another_role_ends_what_earlier_ones_gave(broker, num
         await broker.factory.grants.refresh(client, answer.refresh_token, "")
 
 
-async def test_who_has_lost_all_roles_loses_what_logins_gave(broker, number):
+async def test_losing_all_roles_revokes_the_tokens_of_a_login(broker, number):
     answer = (await given(broker, "admin", number)).tokens[0]
     await broker.factory.logins.end_all("bob")
     client = await broker.factory.clients.known(number)

@@ -22,7 +22,7 @@ from tests.broker.oauth.conftest import (
 )
 
 
-async def test_a_token_is_good_where_its_scopes_say(broker, program, ann):
+async def test_a_token_is_accepted_only_within_its_scopes(broker, program, ann):
     tokens = await program.login(ann, scope=f"openid email {ALL} {GROUPS}")
     transfer, auth, groups = (
         tokens[server]["access_token"]
@@ -43,7 +43,7 @@ async def test_a_token_is_good_where_its_scopes_say(broker, program, ann):
     assert (answer.status_code, answer.json()["error"]) == (403, "insufficient_scope")
 
 
-async def test_what_is_made_while_its_origin_is_revoked_is_revoked_too(broker, admin, program, ann):
+async def test_tokens_made_during_a_revocation_are_revoked_too(broker, admin, program, ann):
     for _ in range(5):
         refresh = (await program.login(ann))["transfer.api.globus.org"]["refresh_token"]
         login = max(each.id for each in await broker.factory.access.tokens() if each.kind == "login")
@@ -56,7 +56,7 @@ async def test_what_is_made_while_its_origin_is_revoked_is_revoked_too(broker, a
                 assert (await whoami(broker, answer.json()["access_token"])).status_code == 401
 
 
-async def test_nothing_outlives_the_token_that_was_pasted(broker, program):
+async def test_tokens_do_not_outlive_the_pasted_token(broker, program):
     issued = await broker.factory.access.issue("tests", NewToken(subject="ann", days=0.5))
     tokens = (await program.login(issued.token))["transfer.api.globus.org"]
     assert tokens["expires_in"] <= 43_200
@@ -64,7 +64,7 @@ async def test_nothing_outlives_the_token_that_was_pasted(broker, program):
     assert fresh["expires_in"] <= 43_200
 
 
-async def test_who_revokes_a_token_ends_all_logins_with_it(broker, admin, program, ann):
+async def test_revoking_a_token_ends_all_logins_with_it(broker, admin, program, ann):
     tokens = (await program.login(ann))["transfer.api.globus.org"]
     listed = (await admin.get("/broker/v1/tokens")).json()["tokens"]
     issued = next(each["id"] for each in listed if each["subject"] == "ann" and each["kind"] == "token")
@@ -114,11 +114,11 @@ async def test_cookies_and_codes_are_no_tokens(broker, program, ann):
 
 async def test_tokens_are_looked_at_by_their_own_client(program, native, ann):
     token = (await program.login(ann, scope="openid profile email"))["auth.globus.org"]
-    said = (await program.ask("token/introspect", token=token["access_token"], include="session_info")).json()
-    assert (said["active"], said["sub"], said["username"]) == (True, str(identity("ann")), "ann@localhost")
-    assert (said["scope"], said["client_id"], said["iss"]) == ("openid profile email", program.number, HERE)
-    assert said["exp"] - said["iat"] == 172_800
-    assert list(said["session_info"]["authentications"]) == [said["sub"]]
+    reply = (await program.ask("token/introspect", token=token["access_token"], include="session_info")).json()
+    assert (reply["active"], reply["sub"], reply["username"]) == (True, str(identity("ann")), "ann@localhost")
+    assert (reply["scope"], reply["client_id"], reply["iss"]) == ("openid profile email", program.number, HERE)
+    assert reply["exp"] - reply["iat"] == 172_800
+    assert list(reply["session_info"]["authentications"]) == [reply["sub"]]
     for kind in ("access_token", "refresh_token"):
         assert (await program.ask("token/validate", token=token[kind])).json() == {"active": True}
         for path in ("token/introspect", "token/validate"):
@@ -133,7 +133,7 @@ async def test_a_description_of_a_token_has_the_user_name_once(program, ann):
     assert [name for name, value in described.items() if value == "ann@localhost"] == ["username"]
 
 
-async def test_a_revoked_token_takes_along_what_came_of_it_and_an_issued_one_is_left(broker, program, native, ann):
+async def test_revoking_a_token_revokes_its_descendants_but_no_issued_token(broker, program, native, ann):
     token = (await program.login(ann))["transfer.api.globus.org"]
     answer = await native.ask("token/revoke", token=token["refresh_token"])
     assert (answer.status_code, answer.json()) == (200, {"active": False})
@@ -159,7 +159,7 @@ async def test_a_revoked_token_takes_along_what_came_of_it_and_an_issued_one_is_
         ("text/plain", b"x"),
     ],
 )
-async def test_forms_without_sense_are_refused_in_the_words_of_the_standard(program, path, kind, body):
+async def test_invalid_forms_are_refused_with_the_errors_of_the_standard(program, path, kind, body):
     who = (program.number, program.secret)
     answer = await program.own.post(f"/v2/oauth2/{path}", content=body, headers={"Content-Type": kind}, auth=who)
     assert answer.status_code in (200, 400, 413)
@@ -168,7 +168,7 @@ async def test_forms_without_sense_are_refused_in_the_words_of_the_standard(prog
         assert answer.headers["Cache-Control"] == "no-store"
 
 
-async def test_what_has_expired_is_forgotten_from_the_leaves(broker, program, ann, monkeypatch):
+async def test_expired_tokens_are_deleted_before_the_tokens_that_issued_them(broker, program, ann, monkeypatch):
     await program.login(ann)
     grants, now = broker.factory.grants, time.time()
     for later in (1, 2, 3, 4):
@@ -203,7 +203,7 @@ async def test_an_old_refresh_token_shown_again_ends_all_that_its_grant_gave(bro
         assert (await whoami(broker, each["access_token"])).status_code == 401
 
 
-async def test_what_a_login_gave_ends_with_it(broker, program, ann):
+async def test_tokens_of_a_login_end_with_it(broker, program, ann):
     token = (await program.login(ann))[TRANSFER]["access_token"]
     assert (await whoami(broker, token)).status_code == 200
     await program.sent(await program.page(), "leave")
@@ -222,7 +222,7 @@ async def test_what_a_login_gave_ends_with_it(broker, program, ann):
         f"{ALL} nothing",
     ],
 )
-async def test_an_unknown_scope_is_given_to_nobody(broker, program, ann, scope):
+async def test_an_unknown_scope_is_refused(broker, program, ann, scope):
     page = await program.browser.get(program.url(scope=scope))
     assert "error=invalid_scope" in page.headers["Location"]
     robot, secret = await broker.factory.clients.make("tests", "robot", "admin")
@@ -285,7 +285,7 @@ async def test_a_code_of_another_program_begins_no_session(broker, program, ann)
     asked = dict(parse_qsl(urlsplit(begun.headers["Location"]).query))
     for challenge in ({}, {"code_challenge": asked["code_challenge"], "code_challenge_method": "S256"}):
         code = await program.code(ann, **challenge)
-        said = {"code": code, "state": asked["state"], "iss": HERE}
-        answer = await program.browser.get("/reports/login/done", params=said)
+        query = {"code": code, "state": asked["state"], "iss": HERE}
+        answer = await program.browser.get("/reports/login/done", params=query)
         assert answer.status_code == 401
         assert "session" not in str(program.browser.cookies)

@@ -35,7 +35,7 @@ def _fields(text: str) -> dict[str, str]:
     return {field.partition('"')[0]: field.split('"')[2] for field in form.split(' name="')[1:]}
 
 
-async def test_a_way_is_measured_when_an_admin_says_so(seated):
+async def test_an_admin_can_request_the_measurement_of_a_link(seated):
     page = await seated.open("/reports/drift")
     fields = _fields(page.text)
     assert (fields["source"], fields["sink"], fields["back"]) == ("a", "b", "/reports/drift")
@@ -48,7 +48,7 @@ async def test_a_way_is_measured_when_an_admin_says_so(seated):
     assert change[2:] == ["a-admin", "want probe", "a to b"]
 
 
-async def test_what_is_not_ours_is_refused(seated):
+async def test_forged_forms_and_foreign_targets_are_refused(seated):
     fields = _fields((await seated.open("/reports/drift")).text)
     for changed in ({"form": ""}, {"form": "0" * 64}):
         assert (await seated.client.post("/reports/probes", data={**fields, **changed})).status_code == 403

@@ -45,7 +45,7 @@ async def test_one_goes_from_page_to_page_and_back(sitting, root, noted):
     assert [cell[9] for cell in _things(page)] == ["6", "5", "4"]
 
 
-async def test_changes_are_found_by_who_and_what(admin, noted):
+async def test_changes_are_found_by_subject_and_action(admin, noted):
     for query, number in (({"subject": "yan"}, 1), ({"action": "put site"}, 3), ({"subject": "nobody"}, 0)):
         (table,) = (await admin.get("/broker/v1/reports/audit", params=query)).json()["tables"]
         assert len(table["rows"]) == number

@@ -171,7 +171,7 @@ async def test_each_page_is_readable_by_everybody(visitor, served, name):
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", REPORTS)
-async def test_words_of_others_are_text_and_all_that_a_page_offers_can_be_had(visitor, served, name):
+async def test_foreign_markup_is_text_and_all_downloads_work(visitor, served, name):
     await visitor.open(served.paths[name])
     strange = "main img, main script, main b, main [onerror], body > script, iframe, object, embed"
     assert await visitor.page.locator(strange).count() == 0, "words of others are text"
@@ -201,7 +201,7 @@ async def test_the_overview_is_kept_up_to_date_as_it_was_sorted(visitor, served)
 
 
 @pytest.mark.parametrize("name", ["replicas", "overview", "tasks"])
-async def test_what_somebody_said_is_shown_as_it_was_said(visitor, served, name):
+async def test_text_of_users_is_shown_unchanged(visitor, served, name):
     await visitor.open(served.paths[name])
     assert MARKUP in await visitor.page.locator("main").inner_text()
 
@@ -279,7 +279,7 @@ async def test_without_a_script_pages_can_still_be_read(browser, served):
         assert not await somebody.page.get_by_label("Rows with").is_visible()
 
 
-async def test_who_logs_out_is_out_also_by_the_back_button(browser, served):
+async def test_after_logout_the_back_button_shows_the_login(browser, served):
     async with visit(browser, served.process.url) as somebody:
         await somebody.login(served.admin, "/reports/audit")
         assert await somebody.faults() == []
@@ -303,7 +303,7 @@ async def test_a_session_that_ended_leads_to_the_login_and_back(browser, served)
         assert somebody.page.url.endswith("/reports/audit?subject=root")
 
 
-async def test_users_see_nothing_of_others_and_no_way_to_what_is_for_admins(browser, served):
+async def test_users_see_no_data_of_others_and_no_links_to_reports_for_admins(browser, served):
     async with visit(browser, served.process.url) as somebody:
         await somebody.login(served.eve)
         for name, path in served.paths.items():
@@ -313,6 +313,6 @@ async def test_users_see_nothing_of_others_and_no_way_to_what_is_for_admins(brow
             else:
                 await somebody.open(path)
                 seen = await somebody.page.locator("main").inner_text()
-                said = [] if name == "replicas" else re.findall(r"\w+", seen)  # the catalogue's remarks are everybody's
-                assert not {"ann", "ben", "cleo", "root"} & set(said), path
+                words = [] if name == "replicas" else re.findall(r"\w+", seen)  # remarks in the catalogue are public
+                assert not {"ann", "ben", "cleo", "root"} & set(words), path
         somebody.complaints.clear()  # the browser tells of what was refused, too

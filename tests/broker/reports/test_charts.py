@@ -33,7 +33,7 @@ def test_the_colours_of_the_night_are_those_of_the_day():
     assert LIGHT.keys() == DARK.keys()
 
 
-def test_a_series_says_what_it_shows():
+def test_a_series_has_a_text_alternative():
     figure = charts.series("s", "Rate", rates(100), "at", "rate", low="p10", middle="p50", high="p90")
     rows = rates(100).rows
     within = sum(row[2] <= row[1] <= row[4] for row in rows)
@@ -44,7 +44,7 @@ def test_a_series_says_what_it_shows():
     assert [value["x"] for value in drawn] == [row[0] * 1000 for row in rows]
 
 
-def test_of_many_points_some_are_drawn_and_the_note_says_so():
+def test_only_some_of_many_points_are_drawn_with_a_note():
     figure = charts.series("s", "Rate", rates(10_000), "at", "rate")
     assert len(figure.spec["data"]["values"]) == 1000
     assert figure.note == "1,000 of 10,000 points are drawn, evenly chosen."
@@ -52,8 +52,8 @@ def test_of_many_points_some_are_drawn_and_the_note_says_so():
 
 
 def marks(figure: Figure) -> list[str]:
-    said = [layer["mark"] for layer in figure.spec["layer"]]
-    return [each if isinstance(each, str) else each["type"] for each in said]
+    found = [layer["mark"] for layer in figure.spec["layer"]]
+    return [each if isinstance(each, str) else each["type"] for each in found]
 
 
 def test_a_band_that_jumps_is_a_bar_for_each_point():
@@ -77,7 +77,7 @@ def test_marks_on_long_lines_are_few_and_on_all_of_them():
     assert [value["kind"] for value in points["data"]["values"]] == ["a"] * 31 + ["b"] * 31
 
 
-def test_what_stands_side_by_side_has_points_where_one_value_is_many_times_the_others():
+def test_grouped_bars_become_points_if_one_value_is_far_larger():
     columns = [Column("size", "Size"), Column("who", "Who"), Column("error", "Error", "share")]
     rows = [(size, who, 0.1) for size in ("small", "large") for who in "abcdefg"]
     even = Table("t", "T", columns, rows)
@@ -100,7 +100,7 @@ def test_what_stands_side_by_side_has_points_where_one_value_is_many_times_the_o
         (charts.gantt("t", "Rate", rates(0), "forecaster", "at", "at"), "there is nothing to show yet"),
     ],
 )
-def test_too_few_rows_are_not_drawn_and_it_is_said_why(figure: Figure, why: str):
+def test_too_few_rows_are_not_drawn_and_the_note_gives_the_reason(figure: Figure, why: str):
     assert why in figure.note
     assert figure.alternative == figure.note
     assert not figure.spec
@@ -117,7 +117,7 @@ def test_rows_that_lack_a_number_are_left_out():
     assert len(figure.spec["data"]["values"]) == 8
 
 
-def test_of_many_intervals_the_largest_and_the_smallest_are_drawn():
+def test_the_largest_and_the_smallest_of_many_intervals_are_drawn():
     few, many = FIGURES["intervals"], FIGURES["many-intervals"]
     assert few.note == "1 without an interval are not drawn."
     assert many.note == f"30 of 90 are drawn: the largest and the smallest; the table has all. {few.note}"
@@ -161,7 +161,7 @@ def test_no_two_kinds_look_alike(values: Sequence[str]):
 
 
 @given(st.lists(st.integers(), max_size=300), st.integers(1, 50))
-def test_thinning_leaves_what_is_spread_as_before(rows: list[int], most: int):
+def test_thinning_keeps_evenly_spaced_rows(rows: list[int], most: int):
     kept = list(thinned(rows, most))
     assert len(kept) <= most
     step = -(-len(rows) // most) or 1
@@ -207,7 +207,7 @@ def test_steps_rise_and_the_least_is_below_them(values: list[float]):
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 50), st.integers(1, 20)), max_size=30))
-def test_what_overlaps_is_on_lanes_of_its_own(spans: list[tuple[str, int, int]]):
+def test_overlapping_bars_are_on_different_lanes(spans: list[tuple[str, int, int]]):
     laned = lanes([BarLane(row, begin, begin + long, "ok", 0) for row, begin, long in spans])
     assert len(laned) == len(spans)
     for a in laned:

@@ -46,12 +46,12 @@ def test_one_report_or_all_in_the_format_that_the_file_is_named_after(audited, t
 
 
 def test_a_table_is_csv(audited):
-    said = run(audited, "audit/changes", "--format", "csv").stdout.decode()
-    rows = list(csv.DictReader(io.StringIO(said)))
+    output = run(audited, "audit/changes", "--format", "csv").stdout.decode()
+    rows = list(csv.DictReader(io.StringIO(output)))
     assert "CERN" in [row["thing"] for row in rows]
 
 
-def test_what_is_asked_of_a_report(audited):
+def test_arguments_select_the_rows_of_a_report(audited):
     everything = json.loads(run(audited, "audit", "--format", "json").stdout)["tables"][0]["rows"]
     newest = max(row[0] for row in everything)
     asked = json.loads(run(audited, "audit", f"before={newest}", "--format", "json").stdout)["tables"][0]["rows"]
@@ -67,7 +67,7 @@ def test_a_period_may_have_any_number_of_days(audited, name):
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["nothing"], "there is no report nothing"),
         (["audit", "before=x"], "before: Input should be a valid integer"),
@@ -85,8 +85,8 @@ def test_a_period_may_have_any_number_of_days(audited, name):
         (["all", "-o", "/nowhere/report.html"], "/nowhere/report.html cannot be written: No such file or directory"),
     ],
 )
-def test_what_makes_no_sense_is_named(audited, words, said):
-    assert said in fault(run(audited, *words))
+def test_invalid_arguments_are_named(audited, words, message):
+    assert message in fault(run(audited, *words))
 
 
 def test_a_database_without_tables_is_named(empty_database):
@@ -94,6 +94,6 @@ def test_a_database_without_tables_is_named(empty_database):
 
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
-def test_without_typst_it_says_what_to_install(audited, tmp_path: Path):
+def test_without_typst_it_prints_what_to_install(audited, tmp_path: Path):
     made = run(audited, "audit", "-o", str(tmp_path / "a.pdf"), **without("typst", tmp_path))
     assert "pip install 'coget[pdf]'" in fault(made)

@@ -18,7 +18,7 @@ FIGURE = Figure("f", "F", TABLE, {}, "two people")
 
 
 @pytest.mark.parametrize("formula", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", '=HYPERLINK("http://x")'])
-def test_no_word_is_a_formula_for_a_spreadsheet(formula):
+def test_no_text_is_a_formula_for_a_spreadsheet(formula):
     (_, row) = csv.reader(io.StringIO(csv_of(Table("t", "T", COLUMNS, [(formula, -1.5)])), newline=""))
     assert row == [f"'{formula}", "-1.5"]
 
@@ -36,12 +36,12 @@ def test_rows_come_out_as_they_went_in(rows):
 
 @given(st.floats())
 def test_json_has_no_number_that_json_does_not_know(value):
-    said = document(Report("r", "R", "", 0.0, tables=[Table("t", "T", COLUMNS, [("ann", value)])]))
-    read = json.loads(json.dumps(said, allow_nan=False))["tables"][0]["rows"][0][1]
+    content = document(Report("r", "R", "", 0.0, tables=[Table("t", "T", COLUMNS, [("ann", value)])]))
+    read = json.loads(json.dumps(content, allow_nan=False))["tables"][0]["rows"][0][1]
     assert read == (value if math.isfinite(value) else None)
 
 
-def test_a_figure_is_found_and_so_is_what_it_is_drawn_from():
+def test_a_figure_and_its_table_are_found():
     report = Report("r", "R", "", 0.0, figures=[FIGURE])
     assert part_of(report, "f") is FIGURE
     assert table_of(report, "f") is TABLE is table_of(report, "t")

@@ -57,7 +57,7 @@ def test_a_depot_that_is_faster_on_each_of_six_days_is_clearly_faster():
     assert gain.verdict == "slower"
 
 
-def test_of_five_days_nothing_is_said():
+def test_five_days_give_an_unclear_verdict():
     (gain,) = gains(both(range(5), 3.0, 2.0))
     assert (gain.gain, gain.interval, gain.p, gain.verdict) == (pytest.approx(1.5), None, None, "unclear")
 
@@ -200,7 +200,7 @@ def test_uses_that_were_slower_cost_time():
     assert cost == pytest.approx((2, 1.5, 1, 3.0))
 
 
-def test_of_many_unknown_depots_those_of_most_users_are_kept():
+def test_unknown_depots_reported_by_the_most_users_are_kept():
     days = [day(1, f"fake{n}.example:4000", *[1.0] * 9, reporter="liar") for n in range(50)]
     days += [day(1, A, 1.0, reporter=who) for who in ("ann", "bob")]
     assert next(iter(records(days, [], [], [], 2))) == A
@@ -214,7 +214,7 @@ def advised(
     return [advice(each, {A: "depot-a", B: "depot-b"}, admin=True) for each in findings(by_depot, found, moved, 3)]
 
 
-def test_findings_say_what_the_numbers_carry():
+def test_findings_match_the_measurements():
     hosts = [f"h{n}" for n in range(6)]
     slow = [each for host in hosts[:5] for each in both(range(20), 2.0, 3.0, route=B, host=host)]
     slow += both(range(20), 2.0, 1.0, route=B, host="h5")
@@ -286,12 +286,12 @@ def test_a_liar_does_not_hide_advice_of_others_for_the_same_places():
     assert sorted(each.action.partition(" at ")[2] for each in rows) == [f"S{n}, for ftp://h." for n in range(5)]
 
 
-def test_of_depots_that_are_not_registered_nothing_is_advised():
+def test_unregistered_depots_get_no_advice():
     days = both(range(20), 2.0, 3.0, route=f"{A},{B}") + both(range(20), 3.0, 2.0, route=B, host="i")
     assert advised(days, {("S", "ftp://i"): Moved(120, 10**12, 0)}, [A]) == []
 
 
-def test_nothing_is_advised_without_clear_numbers():
+def test_unclear_measurements_and_little_use_advise_no_change():
     days = both(range(5), 2.0, 3.0, route=B)  # too few days
     days += [each for n in range(2) for each in both(range(20), 2.0, 1.9, host=f"h{n}")]  # too small a gain
     found = gains(days)
@@ -351,7 +351,7 @@ async def shown(broker, scope: Scope = ALL, **wanted: object):
     return await make(broker.factory.archive, scope, DepotsQuery(**wanted))
 
 
-async def test_an_empty_broker_says_how_to_get_data(broker):
+async def test_the_report_of_an_empty_broker_explains_how_to_get_data(broker):
     page = await shown(broker)
     for name in ("next", "gains"):
         assert (table(page, name).rows, "coget probe --via auto" in table(page, name).note) == ([], True)

@@ -40,7 +40,7 @@ def test_hostile_names_are_shown_as_they_are():
 
 
 @pytest.mark.parametrize("figure", FIGURES.values(), ids=FIGURES.keys())
-def test_a_drawing_is_an_image_that_says_what_it_shows(figure: Figure):
+def test_a_drawing_is_an_image_with_a_text_alternative(figure: Figure):
     root = fromstring(svg(figure))
     assert (root.get("role"), root.get("aria-label")) == ("img", figure.alternative)
     assert not [each for each in root.iter() if each is not root and each.get("role")]
@@ -83,12 +83,12 @@ def test_a_picture_has_two_dots_for_one():
     assert width == 2 * float(fromstring(svg(FIGURES["gantt"])).get("width", ""))
 
 
-def test_what_is_not_drawn_has_no_drawing():
+def test_a_figure_with_too_few_points_has_no_drawing():
     with pytest.raises(ValueError, match="fewer than 3 points"):
         svg(charts.series("s", "Rate", rates(2), "at", "rate"))
 
 
-def test_nothing_is_fetched():
+def test_drawing_fetches_no_urls():
     figure = FIGURES["points"]
     fetching = Figure("f", "F", figure.table, {**figure.spec, "data": {"url": "http://127.0.0.1:9/x.csv"}}, "f")
     with pytest.raises(ValueError, match="not allowed"):

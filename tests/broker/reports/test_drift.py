@@ -32,14 +32,14 @@ async def off(broker, name, weeks, **more):
             await scored(broker.factory.database, Pair(f"ftp://{name}.example", "B"), ends, wrong, **more)
 
 
-async def test_an_empty_broker_says_so(broker):
+async def test_the_report_of_an_empty_broker_has_notes(broker):
     page = await shown(broker)
     assert table(page, "drift").note == "Too few transfers to compare two weeks."
     assert "takes two endpoints" in table(page, "blind").note
     assert fact(page, "Links compared").value == fact(page, "Links never used").value == 0
 
 
-async def test_links_whose_error_doubled_are_told_with_how_likely_that_is_by_chance(broker):
+async def test_links_whose_error_doubled_are_listed_with_their_p_value(broker):
     await off(broker, "worse", [3.0, 1.5])
     await off(broker, "same", [1.5, 1.5])
     await off(broker, "better", [1.5, 3.0])
@@ -61,7 +61,7 @@ async def test_transfers_of_this_week_do_not_count_yet(broker):
     assert table(await shown(broker), "drift").rows == []
 
 
-async def test_each_sees_the_drift_of_what_is_theirs_and_no_blind_spots(broker):
+async def test_users_see_the_drift_of_their_own_links_and_no_blind_spots(broker):
     await off(broker, "theirs", [3.0, 1.5], subject="a-admin")
     await off(broker, "mine", [3.0, 1.5], subject="a-transfer")
     page = await shown(broker, Scope("a-transfer"))
@@ -121,7 +121,7 @@ async def test_ways_that_were_never_used_come_first_and_then_the_oldest(broker, 
     assert "[probing]" in blind.note
 
 
-async def test_what_was_asked_to_be_measured_is_shown_as_such(database):
+async def test_requested_measurements_are_shown_as_requested(database):
     began = time.time()
     async with running(Settings(database, probing=Probing(10, 64_000_000, 5.0))) as broker:
         await endpoints(await broker.client("admin"), a=1, b=1)

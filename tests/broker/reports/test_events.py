@@ -72,7 +72,7 @@ def _moved(client: httpx.Client, token: str, number: int) -> None:
     assert answer.json()["accepted"] == 1
 
 
-def test_a_page_is_told_of_what_changes_and_of_what_its_reader_may_see(broker, opened, tmp_path):
+def test_a_page_gets_updates_that_its_reader_may_see(broker, opened, tmp_path):
     ann, eve = _user(broker, "ann"), _user(broker, "eve")
     hers = Stream(opened, _somebody(opened, broker, tmp_path, ann), broker)
     others = Stream(opened, _somebody(opened, broker, tmp_path, eve), broker)
@@ -88,7 +88,7 @@ def test_a_page_is_told_of_what_changes_and_of_what_its_reader_may_see(broker, o
     others.until("fact-transfers-today", "1")
 
 
-def test_nothing_comes_to_who_has_not_logged_in(broker):
+def test_the_stream_requires_a_login(broker):
     answer = httpx.get(broker.url + STREAM, timeout=PATIENCE)
     assert answer.status_code == 303
     assert broker.client().get(STREAM).status_code == 303

@@ -54,7 +54,7 @@ async def test_a_page_opens_in_a_browser_and_asks_for_nothing(tmp_path: Path):
                 assert wide <= 0
 
 
-def test_a_page_says_what_is_not_in_it():
+def test_a_page_notes_what_it_leaves_out():
     text = page([report()], "One report")
     assert "The first 200 of 300 rows." in text
     assert "there are too few" in text
@@ -62,7 +62,7 @@ def test_a_page_says_what_is_not_in_it():
     assert "Rows in italics are too old to be reliable." in text
 
 
-def test_pdf_has_the_words_the_figures_and_numbers_on_its_sheets():
+def test_a_pdf_has_the_text_the_figures_and_page_numbers():
     made = sheets([report(), report("second")], "Two reports", "From here to there.")
     found = words(made)
     assert "From here to there." in found[0]

@@ -40,15 +40,15 @@ async def test_its_figures_are_those_of_the_rows(broker, admin):
     await admin.post(T, json=log(40, seed=2, source="ftp://other.example"))
     await scored(broker)
     rows, document = await kept(broker), await report(admin, days=0)
-    said = defaultdict(list)
+    forecasts = defaultdict(list)
     for row in rows:
         for name, rates in ((IN_CHARGE, row.rates), *row.panel.items()):
             for where in (None, row.size_class):
-                said[name, where].append((rates.p50, row.rate))
+                forecasts[name, where].append((rates.p50, row.rate))
     found = {row["forecaster"]: row for row in table(document, "forecasters")}
     assert set(found) == {IN_CHARGE, *PANEL}
     sizes = {(row["forecaster"], row["size"]): row for row in table(document, "sizes")}
-    for (name, where), pairs in said.items():
+    for (name, where), pairs in forecasts.items():
         row = found[name] if where is None else sizes[name, size_span(where)]
         true = judged(*zip(*pairs, strict=True))
         assert row["transfers"] == true.pairs
@@ -61,7 +61,7 @@ async def test_its_figures_are_those_of_the_rows(broker, admin):
     assert sum(row["transfers"] for row in table(document, "weeks") if row["forecaster"] == IN_CHARGE) == len(rows)
 
 
-async def test_it_tells_who_wins_where_and_leads_to_the_pair(broker, admin):
+async def test_it_shows_the_best_forecaster_of_each_pair_and_links_to_it(broker, admin):
     for i in range(4):
         await admin.post(T, json=log(40, seed=i, days=80, source=f"ftp://s{i % 2}.example", sink=f"X{i}"))
     await scored(broker)
@@ -115,7 +115,7 @@ async def test_it_can_be_asked_for_a_class_of_sizes_and_a_period(broker, admin):
     assert [(await admin.get(F, params={"days": days})).status_code for days in ("3", "x", "")] == [422] * 3
 
 
-async def test_without_any_scores_it_says_so(broker, admin):
+async def test_without_any_scores_every_figure_has_a_note(broker, admin):
     document = await report(admin)
     assert facts(document) == {"Transfers scored": 0}
     assert all(figure["note"] for figure in document["figures"])

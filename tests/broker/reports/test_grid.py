@@ -23,7 +23,7 @@ def cells(of):
     return {(each["source"], each["sink"]): each for each in table(of, "cells").records()}
 
 
-async def test_an_empty_broker_says_so(broker):
+async def test_the_report_of_an_empty_broker_has_notes(broker):
     page = await shown(broker)
     assert (table(page, "cells").rows, bool(table(page, "cells").note)) == ([], True)
     assert (page.figures[0].spec, bool(page.figures[0].note)) == ({}, True)
@@ -31,7 +31,7 @@ async def test_an_empty_broker_says_so(broker):
     assert fact(page, "Pairs shown").value == 0
 
 
-async def test_a_cell_is_what_was_said_last_of_the_class_and_leads_to_its_pair(broker, admin):
+async def test_a_cell_shows_the_last_forecast_of_its_class_and_links_to_its_pair(broker, admin):
     now, database = time.time(), broker.factory.database
     await report(admin, [transfer(i, now - 100 + i, outcome="failed" if i == 1 else "ok") for i in range(4)])
     pair = Pair("ftp://a.example", "B")
@@ -70,7 +70,7 @@ async def test_the_class_of_most_bytes_is_shown_unless_another_is_wanted(broker,
     assert len(others) == 3
 
 
-async def test_what_is_older_than_a_week_is_grey(broker, admin):
+async def test_pairs_older_than_a_week_are_grey(broker, admin):
     now, database = time.time(), broker.factory.database
     ages = {"new": 6.9, "old": 7.1, "ancient": 300.0}
     for name, days in ages.items():
@@ -95,7 +95,7 @@ async def test_an_old_log_is_shown_although_nothing_moved_lately(broker, admin):
     assert cell["transfers"] == 3
 
 
-async def test_of_many_pairs_the_busiest_are_shown(broker, admin, monkeypatch):
+async def test_the_busiest_of_many_pairs_are_shown(broker, admin, monkeypatch):
     monkeypatch.setattr(grid, "CELLS", 5)
     now = time.time()
     await report(admin, [transfer(i, now - i, source=f"ftp://s{i}.example", bytes=10**9 + i) for i in range(9)])
@@ -122,7 +122,7 @@ async def test_each_sees_the_pairs_that_they_used(broker, admin):
     assert {source for source, _ in cells(await shown(broker))} == {f"ftp://{name}.example" for name in "aoqr"}
 
 
-async def test_asked_over_http_for_what_makes_no_sense_it_says_so(broker, admin):
+async def test_invalid_parameters_are_refused(broker, admin):
     for wrong in ("size_class=9", "size_class=-1", "direction=up", "size_class=x"):
         assert (await admin.get(f"/broker/v1/reports/grid?{wrong}")).status_code == 422, wrong
     assert (await admin.get("/broker/v1/reports/grid?size_class=8")).status_code == 200

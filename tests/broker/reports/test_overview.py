@@ -30,7 +30,7 @@ async def overview(broker, scope=ALL):
     return await make(broker.factory.archive, scope, OverviewQuery())
 
 
-async def test_an_empty_broker_says_so_everywhere(broker):
+async def test_every_table_of_an_empty_broker_has_a_note(broker):
     shown = await overview(broker)
     assert (fact(shown, "Moved today").value, fact(shown, "Succeeded today").note) == (0, "none yet")
     assert fact(shown, "Succeeded this week").value is None
@@ -56,7 +56,7 @@ async def test_today_and_this_week_begin_at_midnight(broker, admin):
     assert shown.figures[0].spec
 
 
-async def test_what_fails_is_told_with_its_share_and_leads_to_its_pair(broker, admin):
+async def test_failing_pairs_are_shown_with_their_share_and_a_link(broker, admin):
     now = time.time()
     bad = [transfer(i, now - i, outcome="failed", error="no route <b>") for i in range(9)]
     good = [transfer(f"g{i}", now - i) for i in range(9)]
@@ -143,7 +143,7 @@ async def test_tasks_under_way_are_shown_as_they_go(broker, monkeypatch):
     assert (problem["what"], problem["error"]) == ("task nightly <i>", "disk full")
 
 
-async def test_the_gain_is_that_of_decisions_and_nothing_is_said_of_few(broker):
+async def test_the_gain_is_that_of_decisions_unless_they_are_few(broker):
     usual = {
         "kind": "download",
         "thing": "x",
@@ -182,7 +182,7 @@ def test_gains_and_losses_weigh_the_same():
 
 
 @pytest.mark.parametrize("seed", range(2))
-async def test_all_of_it_is_what_the_exported_rows_say(broker, admin, seed):
+async def test_all_figures_match_the_exported_rows(broker, admin, seed):
     other = await broker.client("transfer")
     for number, client in enumerate((admin, other)):
         await report(client, history(random.Random(10 * seed + number), 0, 150))

@@ -23,7 +23,7 @@ async def test_the_same_report_is_a_page_and_data(sitting, admin, root):
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if REPORTS[name].admin])
-async def test_what_is_for_admins_is_for_nobody_else(broker, sitting, ann, name):
+async def test_reports_for_admins_are_refused_to_others(broker, sitting, ann, name):
     page = await sitting.login(ann, f"/reports/{name}")
     assert page.status == 403
     assert (await sitting.client.get(f"/reports/{name}.json")).status_code == 403
@@ -32,7 +32,7 @@ async def test_what_is_for_admins_is_for_nobody_else(broker, sitting, ann, name)
     assert (await transfer.get(f"/broker/v1/reports/{name}/x.csv")).status_code == 403
 
 
-async def test_what_makes_no_sense_is_named_on_a_page(sitting, root):
+async def test_invalid_parameters_are_named_on_a_page(sitting, root):
     await sitting.login(root)
     for query, named in (("before=x", "before"), ("nonsense=1", "nonsense"), ("subject=a%00b", "subject")):
         page = await sitting.open(f"/reports/audit?{query}")
@@ -41,13 +41,13 @@ async def test_what_makes_no_sense_is_named_on_a_page(sitting, root):
 
 
 @pytest.mark.parametrize("path", ["nothing", "audit/nothing.csv", "static/nothing.js", "audit/changes.exe"])
-async def test_what_is_not_there_is_a_page_that_says_so(sitting, root, path):
+async def test_an_unknown_path_shows_a_page_with_status_404(sitting, root, path):
     await sitting.login(root)
     page = await sitting.open(f"/reports/{path}")
     assert (page.status, page.headers["Content-Type"]) == (404, "text/html; charset=utf-8")
 
 
-async def test_empty_fields_of_a_form_are_not_said(sitting, root):
+async def test_empty_fields_of_a_form_are_left_out_of_the_address(sitting, root):
     await sitting.login(root)
     assert (await sitting.open("/reports/audit?before=")).url == f"{HERE}/reports/audit"
 

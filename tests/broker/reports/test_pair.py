@@ -73,7 +73,7 @@ async def test_its_figures_are_those_of_the_rows_that_it_exports(broker, admin):
     assert errors == pytest.approx(np.log(p / a))
 
 
-async def test_it_tells_who_was_in_charge_what_others_would_have_said_and_what_is_expected_now(broker, admin):
+async def test_it_shows_the_forecasters_in_charge_their_rivals_and_the_forecast(broker, admin):
     await admin.post(T, json=log(40))
     await broker.settled()
     await scored(broker)
@@ -112,7 +112,7 @@ async def test_it_can_be_asked_for_a_class_of_sizes_a_period_and_the_newest(brok
     assert (shown["Transfers scored"], shown["Successful transfers"]) == (5, 0)  # traffic is not summed up here
 
 
-async def test_failures_are_told_with_their_errors_and_probes_are_told_apart(broker, admin):
+async def test_failures_are_shown_with_their_errors_and_probes_separately(broker, admin):
     given = log(10)
     given[3] |= {"outcome": "failed", "error": "<script>alert(1)</script>"}
     await admin.post(T, json=given)
@@ -139,7 +139,7 @@ async def test_users_see_what_is_theirs(broker, admin):
     assert (len(table(mine, "failures")), len(table(every, "failures"))) == (0, 1)
 
 
-async def test_of_a_pair_of_which_nothing_is_known_it_says_so(broker, admin):
+async def test_an_unknown_pair_has_notes_and_no_forecast(broker, admin):
     document = await report(admin)
     assert (
         "No transfer has been scored" in next(each for each in document["tables"] if each["name"] == "compared")["note"]

@@ -25,7 +25,7 @@ def _rows(document: dict, name: str) -> list[dict]:
     return [dict(zip(names, row, strict=True)) for row in table["rows"]]
 
 
-async def test_a_bad_replica_is_there_with_what_speaks_against_it(broker, stocked):
+async def test_a_bad_replica_is_shown_with_the_evidence(broker, stocked):
     curator, began = await broker.client("curator"), time.time()
     bad = {"dataset": DATASET, "endpoint": "cern-1", "reason": "other bytes"}
     assert (await curator.post("/broker/v1/replicas/bad", json=bad)).status_code == 200
@@ -34,8 +34,8 @@ async def test_a_bad_replica_is_there_with_what_speaks_against_it(broker, stocke
     await _report(curator, "cern-1", ["ok"] * 6 + ["corrupt"] * 2 + ["failed"], "a")
     while await Rolling(broker.factory.database).step():
         pass
-    said = (await stocked.get("/broker/v1/reports/replicas")).json()
-    replicas = {row["endpoint"]: row for row in _rows(said, "replicas")}
+    reply = (await stocked.get("/broker/v1/reports/replicas")).json()
+    replicas = {row["endpoint"]: row for row in _rows(reply, "replicas")}
     assert set(replicas) == {"cern-1", "fnal-1"}
     cern = replicas["cern-1"]
     assert (cern["dataset"], cern["site"], cern["state"]) == (DATASET, "CERN", "BAD")
@@ -43,18 +43,18 @@ async def test_a_bad_replica_is_there_with_what_speaks_against_it(broker, stocke
     assert "other bytes" in cern["reason"]
     assert began <= cern["since"] <= time.time()
     assert (replicas["fnal-1"]["badly"], replicas["fnal-1"]["error"]) == (0, "")
-    (worst,) = _rows(said, "endpoints")
+    (worst,) = _rows(reply, "endpoints")
     assert (worst["endpoint"], worst["transfers"], worst["badly"], worst["corrupt"]) == ("cern-1", 9, 3, 2)
     assert worst["share"] == pytest.approx(3 / 9)
-    assert {fact["label"]: fact["value"] for fact in said["facts"]}["Bad replicas"] == 1
+    assert {fact["label"]: fact["value"] for fact in reply["facts"]}["Bad replicas"] == 1
 
 
 async def test_replicas_are_found_by_their_state(broker, stocked):
     bad = {"dataset": DATASET, "endpoint": "cern-1", "reason": "other bytes"}
     assert (await stocked.post("/broker/v1/replicas/bad", json=bad)).status_code == 200
     for state, number in (("BAD", 1), ("COPYING", 0)):
-        said = (await stocked.get("/broker/v1/reports/replicas", params={"state": state})).json()
-        assert len(_rows(said, "replicas")) == number
+        reply = (await stocked.get("/broker/v1/reports/replicas", params={"state": state})).json()
+        assert len(_rows(reply, "replicas")) == number
     assert (await stocked.get("/broker/v1/reports/replicas", params={"state": "AVAILABLE"})).status_code == 422
 
 
@@ -80,8 +80,8 @@ async def test_evidence_is_of_ones_own_transfers(broker, stocked):
     await _report(first, "cern-1", ["corrupt"] * 2, "a")
     await _report(second, "fnal-1", ["failed"] * 3, "b")
     for client, seen in ((first, {"cern-1"}), (second, {"fnal-1"}), (stocked, {"cern-1", "fnal-1"})):
-        said = (await client.get("/broker/v1/reports/replicas")).json()
-        assert {row["endpoint"] for row in _rows(said, "endpoints")} == seen
+        reply = (await client.get("/broker/v1/reports/replicas")).json()
+        assert {row["endpoint"] for row in _rows(reply, "endpoints")} == seen
 
 
 async def test_few_transfers_have_no_share(stocked):

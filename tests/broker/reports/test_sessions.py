@@ -13,7 +13,7 @@ from tests.broker.reports.conftest import Sitting
 from tests.support.browser import Page
 
 
-async def test_who_is_not_logged_in_comes_back_to_where_they_wanted_to_go(sitting, root):
+async def test_a_login_leads_back_to_the_page_that_was_asked_for(sitting, root):
     page = await sitting.login(root, "/reports/audit?before=1000")
     assert (page.status, page.url) == (200, f"{HERE}/reports/audit?before=1000")
     assert "Audit log" in page.text
@@ -39,7 +39,7 @@ async def test_who_is_not_logged_in_comes_back_to_where_they_wanted_to_go(sittin
         "",
     ],
 )
-async def test_nobody_is_sent_elsewhere(sitting, root, wanted):
+async def test_a_login_never_redirects_to_another_site(sitting, root, wanted):
     page = Page(await sitting.client.get("/reports/login", params={"to": wanted}))
     page = await sitting.send(page, token=root)
     assert page.status == 200
@@ -78,14 +78,14 @@ async def test_logging_out_ends_the_session_and_the_login(sitting, root):
     assert "token" in (await sitting.open("/reports/audit")).fields
 
 
-async def test_being_somebody_else_ends_the_session(sitting, root):
+async def test_switching_the_user_ends_the_session(sitting, root):
     await sitting.login(root)
     other = Page(await sitting.client.get("/reports/login"))
     await sitting.send(other, "leave")
     assert "token" in (await sitting.open("/reports/audit")).fields
 
 
-async def test_a_session_ends_with_the_token_that_somebody_logged_in_with(sitting, admin, root):
+async def test_a_session_ends_with_the_token_of_its_login(sitting, admin, root):
     await sitting.login(root)
     tokens = (await admin.get("/broker/v1/tokens")).json()["tokens"]
     (number,) = [each["id"] for each in tokens if each["subject"] == "root" and each["kind"] == "token"]
@@ -100,7 +100,7 @@ async def test_a_session_ends_with_the_login(sitting, root, monkeypatch):
     assert "token" in (await sitting.open("/reports/audit")).fields
 
 
-async def test_a_form_of_another_site_logs_nobody_out(sitting, root):
+async def test_a_form_of_another_site_does_not_log_out(sitting, root):
     await sitting.login(root)
     for forged in ({}, {"form": ""}, {"form": "x"}, {"form": "\u00e4"}):
         assert (await sitting.client.post("/reports/logout", data=forged)).status_code in (400, 403)
@@ -110,7 +110,7 @@ async def test_a_form_of_another_site_logs_nobody_out(sitting, root):
     assert (await sitting.open("/reports/audit")).url == f"{HERE}/reports/audit"
 
 
-async def test_a_login_that_another_browser_began_lets_nobody_in(sitting, root):
+async def test_a_login_works_only_in_the_browser_that_began_it(sitting, root):
     page = await sitting.open("/reports/audit")
     sitting.client.follow_redirects = False
     answer = await sitting.client.post(page.action, data={**page.fields, "token": root, "decision": "allow"})
@@ -128,7 +128,7 @@ async def test_a_login_that_another_browser_began_lets_nobody_in(sitting, root):
     assert (await sitting.client.get("/reports/audit")).status_code == 303  # the code was shown twice: all of it ended
 
 
-async def test_our_own_client_is_of_use_to_nobody_else(broker, sitting):
+async def test_no_other_program_can_use_our_own_client(broker, sitting):
     page = await sitting.open("/reports/audit")
     own = httpx.URL(page.url).params["client_id"]
     asked = {"client_id": own, "response_type": "code", **PKCE}
@@ -140,11 +140,11 @@ async def test_our_own_client_is_of_use_to_nobody_else(broker, sitting):
     assert (await sitting.client.get("/v2/oauth2/authorize", params=asked)).status_code == 400
 
 
-async def test_saying_no_is_no_login(sitting):
+async def test_denying_the_login_gives_no_session(sitting):
     page = await sitting.open("/reports/audit")
     assert (await sitting.send(page, "deny")).status == 403
 
 
-async def test_where_everybody_may_read_reports_still_want_a_login(database):
+async def test_reports_require_a_login_even_with_anonymous_reading(database):
     async with running(Settings(database, anonymous=True)) as broker:
         assert "token" in (await Sitting(broker).open("/reports")).fields

@@ -61,7 +61,7 @@ def weeks(
     return recorded(tallies)
 
 
-def test_who_is_always_nearer_wins_and_who_is_by_chance_does_not():
+def test_a_forecaster_that_is_always_nearer_wins():
     found = duels([*weeks({"hedge": 0.2, "last": 0.1, "kernel": 0.3}, 20)], lambda record: record.pair_id)
     by_name = {duel.forecaster: duel for duel in found[1]}
     assert set(by_name) == {"hedge", "last", "kernel"}
@@ -71,12 +71,12 @@ def test_who_is_always_nearer_wins_and_who_is_by_chance_does_not():
     assert (won.best, won.rival, won.won, won.lost, won.transfers) == ("last", "hedge", 20, 0, 200)
 
 
-def test_where_the_hedge_is_nearest_it_is_held_against_the_next():
+def test_the_hedge_is_compared_with_the_next_if_it_is_nearest():
     (won,) = contests(duels(weeks({"hedge": 0.1, "last": 0.2, "kernel": 0.3}, 10), lambda record: record.pair_id))
     assert (won.best, won.rival, won.won, won.lost) == ("hedge", "last", 10, 0)
 
 
-def test_of_few_weeks_nothing_is_said():
+def test_few_weeks_give_no_p_value():
     (won,) = contests(duels(weeks({"hedge": 0.2, "last": 0.1}, FEWEST - 1), lambda record: record.pair_id))
     assert won.p is None
     (won,) = contests(duels(weeks({"hedge": 0.2, "last": 0.1}, FEWEST), lambda record: record.pair_id))
@@ -98,7 +98,7 @@ def test_among_many_pairs_without_any_difference_hardly_ever_one_is_found():
 
 @given(before=DAYS, after=DAYS)
 @settings(max_examples=60, deadline=None)
-def test_without_equal_values_it_says_what_scipy_says(before, after):
+def test_without_equal_values_it_agrees_with_scipy(before, after):
     from scipy.stats import mannwhitneyu  # takes half a second
 
     if len({*before, *after}) == len(before) + len(after):
@@ -117,7 +117,7 @@ def test_it_is_a_probability_that_no_order_and_no_scale_changes(before, after):
     assert shifted([each * 4 for each in before], [each * 4 for each in after]) == p
 
 
-def test_of_what_is_always_the_same_nothing_is_said():
+def test_constant_values_have_a_p_value_of_one():
     assert shifted([1.0] * 7, [1.0] * 7) == 1.0
 
 
@@ -126,13 +126,13 @@ def test_the_least_of_two_weeks():
 
 
 @pytest.mark.parametrize("sizes", [(0, 3), (3, 0), (9, 8)])
-def test_what_cannot_be_compared_is_refused(sizes):
+def test_incomparable_samples_are_refused(sizes):
     with pytest.raises(ValueError, match="cannot be compared"):
         shifted([1.0] * sizes[0], [1.0] * sizes[1])
 
 
 @given(st.integers(FEWEST, 60))
-def test_the_interval_of_a_median_has_what_the_sign_test_does_not_reject(count):
+def test_the_interval_of_a_median_holds_the_values_the_sign_test_accepts(count):
     values = [float(each) for each in range(count)]
     low, high = median_interval(values, [1.0] * count)
     kept = [each for each in values if sign_test(int(each), count - int(each)) >= 0.05]

@@ -27,15 +27,15 @@ def test_rates_are_those_of_the_moment():
     some.lists(some.tuples(some.integers(0, 3), some.integers(1, 10**9), some.floats(0, 80), some.floats(0.21, 20))),
     some.integers(1, 50),
 )
-def test_rates_add_up_to_the_bytes(said, steps):
-    ranges = [ranged(source, 0, count, asked, asked + long) for source, count, asked, long in said]
+def test_rates_add_up_to_the_bytes(given_ranges, steps):
+    ranges = [ranged(source, 0, count, asked, asked + long) for source, count, asked, long in given_ranges]
     found = rates(ranges, 4, 100.0, steps)
     for source in range(4):
         brought = sum(each.bytes for each in ranges if each.source == source)
         assert sum(found[source]) * 100.0 / steps == pytest.approx(brought, rel=1e-6, abs=1)
 
 
-def test_who_took_what_from_whom():
+def test_incidents_name_the_sources_that_took_over():
     """A transfer whose second source delivers its range, takes the tail of the first one's, and dies."""
     ranges = [
         ranged(0, 0, 60, 0.0, 9.0, "shortened"),

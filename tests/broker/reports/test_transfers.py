@@ -43,8 +43,8 @@ async def rows(client: httpx.AsyncClient, name: str, table: str, **params: objec
     return list(csv.DictReader(io.StringIO(answer.text)))
 
 
-def fact(said: dict, label: str) -> object:
-    (found,) = [each["value"] for each in said["facts"] if each["label"] == label]
+def fact(document: dict, label: str) -> object:
+    (found,) = [each["value"] for each in document["facts"] if each["label"] == label]
     return found
 
 
@@ -75,14 +75,14 @@ async def submitted(broker, owner: str) -> str:
     return task
 
 
-async def test_a_transfer_says_what_came_from_where_and_what_was_best(broker, ann):
+async def test_a_transfer_shows_its_ranges_candidates_and_losses(broker, ann):
     await ann.post("/broker/v1/decisions", json=decided())
     number = await newest(broker)
-    said = await report(ann, "transfer", id=number)
-    assert fact(said, "Lost by forecasts") == pytest.approx(2.5)
-    assert fact(said, "Lost by the strategy") == pytest.approx(-2.0)
-    assert fact(said, "Reason") == "adaptive: shares by set-up and rate"
-    assert fact(said, "Ranges taken over by others") == 1
+    document = await report(ann, "transfer", id=number)
+    assert fact(document, "Lost by forecasts") == pytest.approx(2.5)
+    assert fact(document, "Lost by the strategy") == pytest.approx(-2.0)
+    assert fact(document, "Reason") == "adaptive: shares by set-up and rate"
+    assert fact(document, "Ranges taken over by others") == 1
     ranges = await rows(ann, "transfer", "ranges", id=number)
     assert sum(int(each["bytes"]) for each in ranges) == 100 * MB
     candidates = await rows(ann, "transfer", "candidates", id=number)
@@ -109,11 +109,11 @@ async def test_regret_is_what_anybody_computes_from_the_exported_rows(broker, an
         number = each["transfer"].partition("id=")[2]
         candidates = await rows(ann, "transfer", "candidates", id=number)
         own = _planned(candidates), _best(candidates, 100 * MB)
-        said = await report(ann, "transfer", id=number)
-        assert fact(said, "Best in hindsight") == pytest.approx(own[1], rel=1e-6)
-        assert fact(said, "As planned") == pytest.approx(own[0], rel=1e-6)
-        assert float(each["regret"]) == pytest.approx(fact(said, "Until the last byte") - own[1])
-        planned, best, spent = planned + own[0], best + own[1], spent + fact(said, "Until the last byte")
+        document = await report(ann, "transfer", id=number)
+        assert fact(document, "Best in hindsight") == pytest.approx(own[1], rel=1e-6)
+        assert fact(document, "As planned") == pytest.approx(own[0], rel=1e-6)
+        assert float(each["regret"]) == pytest.approx(fact(document, "Until the last byte") - own[1])
+        planned, best, spent = planned + own[0], best + own[1], spent + fact(document, "Until the last byte")
     whole = await report(ann, "regret")
     assert fact(whole, "Time spent") == pytest.approx(spent) == pytest.approx(23.0)
     assert fact(whole, "Time lost") == pytest.approx(spent - best, rel=1e-6)
@@ -162,14 +162,14 @@ async def test_users_see_their_own_decisions_and_admins_all(broker, ann, other, 
     assert list(decisions.values()) == [1, 1, 2]
 
 
-async def test_another_users_ids_are_those_of_nothing(broker, ann, other, admin):
+async def test_ids_of_another_user_are_answered_like_unknown_ids(broker, ann, other, admin):
     await ann.post("/broker/v1/decisions", json=decided())
     number, task = await newest(broker), await submitted(broker, "a-transfer")
     for name, real, unreal in (("transfer", number, number + 1), ("task", task, str(UUID(int=7)))):
         assert (await report(admin, name, id=real))["name"] == (await report(ann, name, id=real))["name"] == name
-        said = [await other.get(f"/broker/v1/reports/{name}", params={"id": each}) for each in (real, unreal)]
-        assert [each.status_code for each in said] == [404, 404]
-        texts = [each.text.replace(str(number), "N") for each, number in zip(said, (real, unreal), strict=True)]
+        answers = [await other.get(f"/broker/v1/reports/{name}", params={"id": each}) for each in (real, unreal)]
+        assert [each.status_code for each in answers] == [404, 404]
+        texts = [each.text.replace(str(number), "N") for each, number in zip(answers, (real, unreal), strict=True)]
         assert texts[0] == texts[1]
         exported = await other.get(f"/broker/v1/reports/{name}/ranges.csv", params={"id": real})
         assert exported.status_code == 404
@@ -177,12 +177,12 @@ async def test_another_users_ids_are_those_of_nothing(broker, ann, other, admin)
     assert (await other.get("/broker/v1/reports/tasks", params={"before": task})).status_code == 404
 
 
-async def test_a_task_says_how_it_went(broker, ann):
+async def test_a_task_shows_its_state_events_and_progress(broker, ann):
     task = await submitted(broker, "a-transfer")
     (listed,) = await rows(ann, "tasks", "tasks", status="ACTIVE")
     assert (listed["task"], listed["address"], listed["owner"]) == (HOSTILE, f"task?id={task}", "a-transfer")
-    said = await report(ann, "task", id=task)
-    assert fact(said, "State") == "ACTIVE"
+    document = await report(ann, "task", id=task)
+    assert fact(document, "State") == "ACTIVE"
     assert [each["code"] for each in await rows(ann, "task", "events", id=task)] == ["FILE_NOT_FOUND"] + [
         "PROGRESS"
     ] * 3
@@ -193,7 +193,7 @@ async def test_a_task_says_how_it_went(broker, ann):
     assert await rows(ann, "tasks", "tasks", status="ACTIVE") == []
 
 
-async def test_the_log_is_searched_with_whatever_is_typed(broker, ann):
+async def test_the_log_can_be_searched_for_any_text(broker, ann):
     for i, why in enumerate((HOSTILE, "100%_sure", "100 x sure")):
         await ann.post("/broker/v1/decisions", json=decided(f"d{i}", at=AT + i, rationale=why))
     for text, found in ((HOSTILE.upper(), 1), ("100%_", 1), ("sure", 2), ("' OR 1=1--", 0), ("\\", 0)):
@@ -216,14 +216,14 @@ async def test_the_log_goes_on_with_older_ones(broker, ann, monkeypatch):
     monkeypatch.setattr("broker.reports.decisions.PAGE", 2)
     for i in range(5):
         await ann.post("/broker/v1/decisions", json=decided(f"d{i}", at=AT + i))
-    found, said = [], await report(ann, "decisions", text="shares")
+    found, document = [], await report(ann, "decisions", text="shares")
     while True:
-        found += [row[0] for row in said["tables"][0]["rows"]]
-        if not said["links"]:
+        found += [row[0] for row in document["tables"][0]["rows"]]
+        if not document["links"]:
             break
-        (link,) = said["links"]
+        (link,) = document["links"]
         answer = await ann.get(f"/broker/v1/reports/{link['address']}")
-        said = answer.json()
+        document = answer.json()
     assert found == sorted(found, reverse=True)
     assert len(found) == 5
 
@@ -253,16 +253,16 @@ async def test_pages_show_names_as_text(broker, ann, sitting, root):
         assert path == "regret" or "&lt;script&gt;" in page.text
 
 
-async def test_reports_of_nothing_say_so(broker, ann, admin):
+async def test_empty_reports_have_notes(broker, ann, admin):
     for name in ("regret", "tasks", "decisions"):
         for client in (ann, admin):
-            said = await report(client, name)
-            assert all(table["rows"] == [] for table in said["tables"] if table["name"] != "lanes")
-            assert any(table["note"] for table in said["tables"])
+            document = await report(client, name)
+            assert all(table["rows"] == [] for table in document["tables"] if table["name"] != "lanes")
+            assert any(table["note"] for table in document["tables"])
     assert (await ann.get("/broker/v1/reports/transfer", params={"id": 1})).status_code == 404
 
 
-async def test_regret_is_told_of_whole_weeks(broker, ann):
+async def test_regret_is_reported_by_whole_weeks(broker, ann):
     """A decision in the first second of a Thursday, and one a second earlier, belong to different weeks."""
     begin = (AT // WEEK - 3) * WEEK
     for i, at in enumerate((begin - 1, begin)):
@@ -283,15 +283,15 @@ async def test_regret_is_told_of_whole_weeks(broker, ann):
 async def test_tasks_go_on_with_older_ones(broker, ann, monkeypatch):
     monkeypatch.setattr("broker.reports.tasks.PAGE", 2)
     numbers = [await submitted(broker, "a-transfer") for _ in range(3)]
-    said = await report(ann, "tasks", status="ACTIVE")
-    (link,) = said["links"]
+    document = await report(ann, "tasks", status="ACTIVE")
+    (link,) = document["links"]
     older = (await ann.get(f"/broker/v1/reports/{link['address']}")).json()
-    found = [row[1] for each in (said, older) for row in each["tables"][0]["rows"]]
+    found = [row[1] for each in (document, older) for row in each["tables"][0]["rows"]]
     assert found == [f"task?id={number}" for number in reversed(numbers)]
 
 
 @pytest.mark.parametrize(("name", "field"), [("tasks", "owner"), ("tasks", "label"), ("regret", "strategy")])
-async def test_what_no_database_takes_is_refused(ann, admin, name, field):
+async def test_text_that_no_database_stores_is_refused(ann, admin, name, field):
     for client in (ann, admin):
         assert (await client.get(f"/broker/v1/reports/{name}", params={field: "a\0b"})).status_code == 422
         assert (await client.get(f"/broker/v1/reports/{name}", params={field: "a%_'"})).status_code == 200

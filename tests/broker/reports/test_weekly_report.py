@@ -43,10 +43,10 @@ class Office:
         if self.refuses:
             self.refuses -= 1
             return "451 come back later"
-        said = message_from_bytes(envelope.content or b"", policy=policy.default)  # type: ignore[arg-type]
-        assert isinstance(said, EmailMessage)
-        assert [address.addr_spec for address in said["To"].addresses] == envelope.rcpt_tos
-        self.taken.append(said)
+        message = message_from_bytes(envelope.content or b"", policy=policy.default)  # type: ignore[arg-type]
+        assert isinstance(message, EmailMessage)
+        assert [address.addr_spec for address in message["To"].addresses] == envelope.rcpt_tos
+        self.taken.append(message)
         return "250 taken"
 
     def login(self, server: SMTP, session: Session, envelope: Envelope, mechanism: str, data: Any) -> AuthResult:
@@ -64,8 +64,8 @@ async def opened(office: Office, **settings: Any) -> AsyncIterator[Office]:
 
 
 def mail(office: Office, **more: Any) -> Mail:
-    said = {"to": ("ann@example.org", "bob@example.org"), "sender": "coget@example.org", "host": "127.0.0.1"}
-    return Mail(**{**said, "port": office.port, "starttls": False, "user": "", "password": "", **more})
+    settings = {"to": ("ann@example.org", "bob@example.org"), "sender": "coget@example.org", "host": "127.0.0.1"}
+    return Mail(**{**settings, "port": office.port, "starttls": False, "user": "", "password": "", **more})
 
 
 def files(folder: Path) -> list[str]:
@@ -88,17 +88,17 @@ async def test_the_week_that_is_over_comes_by_mail_once(database):
         async with poster(database, Posting(None, mail(office))) as restarted:
             assert not await restarted.post(MONDAY + 6 * DAY)
             assert await restarted.post(MONDAY + 8 * DAY)
-    said, later = office.taken
-    assert (said["Subject"], said["From"]) == ("Week 2026-W46 at localhost", "coget@example.org")
-    assert said["To"] == "ann@example.org, bob@example.org"
+    message, later = office.taken
+    assert (message["Subject"], message["From"]) == ("Week 2026-W46 at localhost", "coget@example.org")
+    assert message["To"] == "ann@example.org, bob@example.org"
     assert later["Subject"] == "Week 2026-W47 at localhost"
-    (attached,) = said.iter_attachments()
+    (attached,) = message.iter_attachments()
     assert (attached.get_content_type(), attached.get_filename()) == ("text/html", "coget-2026-W46.html")
     page = attached.get_content()
     period = "From 2026-11-09 00:00 UTC to 2026-11-16 00:00 UTC."
     assert period in page
     assert "Audit log" in page
-    body = said.get_body()
+    body = message.get_body()
     assert body is not None
     text = body.get_content()
     assert "The attached file coget-2026-W46.html has the whole report." in text
@@ -152,7 +152,7 @@ async def test_a_late_report_has_the_data_of_the_week_in_its_title(database, tmp
     assert {name for name in moments if f"thing-{name}" in page} == {"first", "last"}
 
 
-async def test_of_many_processes_one_posts(database):
+async def test_one_of_many_processes_posts(database):
     async with opened(Office()) as office, poster(database, Posting(None, mail(office))) as one:
         others = [Poster(one._database, one._archive, one._posting, one._drawing) for _ in range(5)]
         posted = await asyncio.gather(*(each.post(MONDAY + DAY) for each in (one, *others)))
@@ -160,7 +160,7 @@ async def test_of_many_processes_one_posts(database):
     assert len(office.taken) == 1
 
 
-async def test_what_the_server_does_not_take_is_sent_again(database):
+async def test_a_refused_mail_is_sent_again(database):
     async with opened(Office(refuses=1)) as office, poster(database, Posting(None, mail(office))) as posting:
         with pytest.raises(OSError, match="come back later"):
             await posting.post(MONDAY + DAY)
@@ -180,7 +180,7 @@ async def test_a_server_that_is_not_there_stops_nothing(database, tmp_path: Path
 
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
-async def test_the_server_proves_who_it_is_before_it_hears_the_password(database, tmp_path: Path, monkeypatch):
+async def test_the_server_is_authenticated_before_the_password_is_sent(database, tmp_path: Path, monkeypatch):
     authority = Authority(tmp_path)
     host = authority.host("localhost", names="DNS:localhost")
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -224,23 +224,23 @@ def test_a_week_is_over_when_its_last_hour_is_counted():
     assert week_before(MONDAY + 3600) == MONDAY - WEEK
 
 
-def said(tmp_path: Path, text: str) -> Posting | None:
+def configured_posting(tmp_path: Path, text: str) -> Posting | None:
     file = tmp_path / "broker.toml"
     file.write_text(text)
     return configured(Settings(), file).posting
 
 
-def test_the_file_says_where_to(tmp_path: Path):
-    assert said(tmp_path, "") is None
-    assert said(tmp_path, '[report]\ndirectory = "weeks"') == Posting(tmp_path / "weeks", None)
+def test_the_config_file_names_the_directory_and_the_mail_server(tmp_path: Path):
+    assert configured_posting(tmp_path, "") is None
+    assert configured_posting(tmp_path, '[report]\ndirectory = "weeks"') == Posting(tmp_path / "weeks", None)
     (tmp_path / "password").write_text("secret\n")
     text = (
         'to = ["ann@x.org"]\nsender = "coget@x.org"\nsmtp = "mail.x.org:25"\nuser = "coget"\npassword_file = "password"'
     )
-    posting = said(tmp_path, f"[report]\n{text}")
+    posting = configured_posting(tmp_path, f"[report]\n{text}")
     assert posting is not None
     assert posting.mail == Mail(("ann@x.org",), "coget@x.org", "mail.x.org", 25, True, "coget", "secret")
-    plain = said(tmp_path, '[report]\nto = ["ann@x.org"]\nsender = "coget@x.org"\nsmtp = "localhost"')
+    plain = configured_posting(tmp_path, '[report]\nto = ["ann@x.org"]\nsender = "coget@x.org"\nsmtp = "localhost"')
     assert plain is not None
     assert plain.mail is not None
     assert (plain.mail.host, plain.mail.port, plain.mail.starttls) == ("localhost", 587, False)
@@ -262,9 +262,9 @@ def test_the_file_says_where_to(tmp_path: Path):
         ("directory = 3", "directory is not text"),
     ],
 )
-def test_what_makes_no_sense_is_named(tmp_path: Path, text: str, why: str):
+def test_invalid_settings_are_named(tmp_path: Path, text: str, why: str):
     with pytest.raises(Invalid, match=why) as refused:
-        said(tmp_path, f"[report]\n{text}")
+        configured_posting(tmp_path, f"[report]\n{text}")
     assert 'smtp = "' in refused.value.remedy
 
 
@@ -272,4 +272,4 @@ def test_a_password_is_never_sent_in_clear(tmp_path: Path):
     (tmp_path / "p").write_text("secret")
     text = 'to = ["a@x.org"]\nsender = "c@x.org"\nsmtp = "x.org"\nuser = "u"\npassword_file = "p"\nstarttls = false'
     with pytest.raises(Invalid, match="unencrypted"):
-        said(tmp_path, f"[report]\n{text}")
+        configured_posting(tmp_path, f"[report]\n{text}")

@@ -52,5 +52,5 @@ def test_short_names_fit_and_differ(names: list[str]):
 
 
 @given(st.text())
-def test_nothing_is_left_that_does_not_show(text: str):
+def test_escaped_text_has_no_invisible_characters(text: str):
     assert not any(unicodedata.category(letter) in ("Cc", "Cf", "Cn", "Cs") for letter in escaped(text))

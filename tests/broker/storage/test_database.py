@@ -27,7 +27,7 @@ def uncollected() -> Iterator[None]:
     gc.enable()
 
 
-async def test_who_is_cancelled_in_the_middle_of_a_write_locks_out_nobody(database, uncollected):
+async def test_a_cancelled_write_does_not_lock_the_database(database, uncollected):
     opened, random = Database(addressed(database)), Random(1)
     async with opened.write() as connection:
         await connection.execute(text("CREATE TABLE counted (a INTEGER)"))

@@ -47,7 +47,7 @@ def _plain(url: str) -> str:
     return url.replace("+psycopg", "")
 
 
-async def test_of_two_that_wait_for_each_other_both_are_done(database):
+async def test_both_of_two_deadlocked_writes_are_done(database):
     both = asyncio.Barrier(2)
     tries = 0
 
@@ -67,7 +67,7 @@ async def test_of_two_that_wait_for_each_other_both_are_done(database):
     assert tries == 3
 
 
-async def test_what_could_not_be_put_in_an_order_is_done_again(database):
+async def test_a_serialization_failure_is_retried(database):
     both = asyncio.Barrier(2)
     tries = 0
 

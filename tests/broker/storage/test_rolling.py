@@ -151,7 +151,7 @@ async def test_several_processes_count_each_transfer_once(broker, admin, monkeyp
     await asyncio.gather(*(each.close() for each in others))
 
 
-async def test_what_is_reported_is_in_the_sums_soon(broker, admin):
+async def test_reported_transfers_are_in_the_sums_soon(broker, admin):
     await admin.post(T, json=history(random.Random(0), 0, 5))
     async with asyncio.timeout(PATIENCE):
         while not await kept(broker.factory.database):  # noqa: ASYNC110 - it is the broker that counts
@@ -171,7 +171,7 @@ async def test_nonsense_is_still_a_number(broker, admin):
     assert (sums[0], sums[2]) == (4, 2**63 - 1)
 
 
-async def test_what_is_forgotten_is_in_no_sum(broker, admin):
+async def test_forgotten_transfers_are_in_no_sum(broker, admin):
     old = [
         {**each, "id": f"old{i}", "started": each["started"] - 200 * DAY, "ended": each["ended"] - 200 * DAY}
         for i, each in enumerate(history(random.Random(3), 0, 50))

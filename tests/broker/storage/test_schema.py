@@ -89,9 +89,9 @@ def test_logins_at_a_provider_from_before_they_had_an_end_get_one(empty_database
         (9, "access", "NULL", 180 * day, "NULL", "NULL"),
     ]
     for number, kind, *rest in rows:
-        said = f"{number}, 'h{number}', 'ann', 'admin', '', 1.0, '{kind}', {', '.join(map(str, rest))}"
+        values = f"{number}, 'h{number}', 'ann', 'admin', '', 1.0, '{kind}', {', '.join(map(str, rest))}"
         columns = "id, hash, subject, role, site, created_at, kind, parent_id, expires_at, login_at, limit_at"
-        _run(address, f"INSERT INTO tokens ({columns}) VALUES ({said})")
+        _run(address, f"INSERT INTO tokens ({columns}) VALUES ({values})")
     upgrade(address)
     engine = sa.create_engine(address.replace("+aiosqlite", ""))
     with engine.connect() as connection:
@@ -238,7 +238,7 @@ def test_the_older_file_is_kept_beside_for_its_owner_only(tmp_path):
     assert list(tmp_path.glob("broker.sqlite.before-*")) == [kept]
 
 
-def test_of_two_upgrades_at_once_the_second_finds_all_done(tmp_path, monkeypatch):
+def test_the_second_of_two_concurrent_upgrades_changes_nothing(tmp_path, monkeypatch):
     """The second upgrade starts between the version check and the copy; the copy still holds the old version."""
     path = tmp_path / "broker.sqlite"
     address = addressed(f"sqlite:///{path}")
@@ -269,7 +269,7 @@ def test_a_schema_of_a_newer_broker_is_left_alone(empty_database):
             use(address)
 
 
-def test_a_database_of_somebody_else_is_left_alone(empty_database):
+def test_a_database_of_another_program_is_left_alone(empty_database):
     address = addressed(empty_database)
     _run(address, "CREATE TABLE theirs (x INTEGER)")
     for use in (check, upgrade):
@@ -278,12 +278,12 @@ def test_a_database_of_somebody_else_is_left_alone(empty_database):
 
 
 @pytest.mark.parametrize("url", ["mysql://x/y", "broker.sqlite", "", "://"])
-def test_what_is_no_database_is_refused(url):
+def test_an_address_that_is_no_database_is_refused(url):
     with pytest.raises(Invalid, match=r"is not a database that the broker knows|is not a URL"):
         addressed(url)
 
 
-def test_a_database_that_cannot_be_opened_says_so(tmp_path):
+def test_a_database_that_cannot_be_opened_is_reported(tmp_path):
     with pytest.raises(Unavailable, match="cannot be opened"):
         check(addressed(f"sqlite:///{tmp_path}/none/x.sqlite"))
     with pytest.raises(Unavailable, match="cannot be opened"):

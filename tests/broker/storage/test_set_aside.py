@@ -62,7 +62,7 @@ def of_before(database: str) -> None:
 
 
 @pytest.mark.parametrize("empty_database", ["sqlite", "postgresql"], indirect=True)
-async def test_what_was_not_measured_is_shown_and_not_learnt(empty_database, monkeypatch):
+async def test_transfers_set_aside_are_shown_and_not_learnt(empty_database, monkeypatch):
     monkeypatch.setattr(forecasts, "PATIENCE", 600.0)
     monkeypatch.setattr("broker.main.followers_of", lambda factory: [])
     of_before(empty_database)

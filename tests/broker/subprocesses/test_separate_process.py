@@ -27,7 +27,7 @@ async def apart():
 
 
 @pytest.mark.parametrize(
-    ("work", "args", "change", "said"),
+    ("work", "args", "change", "message"),
     [
         (bytes, (10**9,), {}, "more than 200 MB of memory"),
         (mmap.mmap, (-1, 10**9, mmap.MAP_PRIVATE), {}, "more than 200 MB of memory"),
@@ -36,10 +36,10 @@ async def apart():
         (os.abort, (), {}, "more than 200 MB"),
     ],
 )
-async def test_what_exceeds_its_budget_is_refused_and_the_next_is_served(apart, work, args, change, said):
+async def test_a_job_over_its_budget_is_refused_and_the_next_is_served(apart, work, args, change, message):
     assert await apart.run(KIND, "ann", pow, 2, 10) == 1024
     apart.budget = BUDGET._replace(**change)
-    with pytest.raises(TooLarge, match=said) as refused:
+    with pytest.raises(TooLarge, match=message) as refused:
         await apart.run(KIND, "ann", work, *args)
     assert refused.value.remedy == KIND.remedy
     apart.budget = BUDGET
@@ -48,7 +48,7 @@ async def test_what_exceeds_its_budget_is_refused_and_the_next_is_served(apart, 
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("megabytes", range(200, 260, 10))
-async def test_a_table_is_written_whatever_its_library_would_reserve(tmp_path, megabytes):
+async def test_a_table_is_written_under_a_low_memory_limit(tmp_path, megabytes):
     """Limits at which Arrow starts: its own allocator reserves a gigabyte, but needs less at some limits."""
     record = dict.fromkeys(TransferRecord.model_fields)
     rows, table = tmp_path / "rows", tmp_path / "table"
@@ -68,7 +68,7 @@ async def test_an_error_of_the_work_is_raised_and_the_process_stays(apart):
     assert await apart.run(KIND, "ann", os.getpid) == first != os.getpid()
 
 
-async def test_a_job_that_was_cancelled_gives_nobody_else_its_answer(apart):
+async def test_the_result_of_a_cancelled_job_reaches_no_other_job(apart):
     first = await apart.run(KIND, "ann", os.getpid)
     cancelled = asyncio.create_task(apart.run(KIND, "ann", time.sleep, 60))
     await until(lambda: apart.turns._busy)
@@ -105,7 +105,7 @@ async def test_a_process_without_work_ends(apart, monkeypatch):
     assert await apart.run(KIND, "ann", pow, 2, 10) == 1024
 
 
-async def test_who_had_the_least_has_the_next_turn():
+async def test_the_user_with_the_least_usage_has_the_next_turn():
     turns, order = Turns(each=100, waiting=5), []
     turns._had.add("mallory", 50)
 
@@ -122,7 +122,7 @@ async def test_who_had_the_least_has_the_next_turn():
     assert order[2:] == ["mallory", "mallory"]
 
 
-async def test_nobody_waits_with_much_and_who_had_too_much_is_told_when_to_come_back():
+async def test_users_over_their_limits_are_refused_with_a_retry_time():
     turns = Turns(each=10, waiting=1)
     async with turns.turn("ann", "it"):
         waiting = asyncio.create_task(turns._wait("ann"))
@@ -139,7 +139,7 @@ async def test_nobody_waits_with_much_and_who_had_too_much_is_told_when_to_come_
     assert 1 < refused.value.retry_after <= 302  # half of it still counts after 300 s
 
 
-async def test_who_is_not_served_for_long_is_refused_and_holds_up_nobody(monkeypatch):
+async def test_a_request_that_waits_too_long_is_refused_and_leaves_the_queue(monkeypatch):
     monkeypatch.setattr("broker.subprocesses.turns.LONGEST", 0.01)
     turns = Turns(each=10, waiting=1)
     async with turns.turn("ann", "it"):

@@ -84,7 +84,7 @@ async def refusals(world, number):
     return (await world.factory.tasks.events(ANN, number, True, 10, 0))[0]
 
 
-async def test_what_a_curator_registers_at_this_machine_is_not_read(servers, database, tmp_path):
+async def test_a_replica_registered_by_a_curator_at_this_machine_is_not_read(servers, database, tmp_path):
     content = b"secret"
     async with world_at(servers, database, tmp_path, network=()) as world, working(world):
         write(world.source.root, {"x": 10})
@@ -99,10 +99,10 @@ async def test_what_a_curator_registers_at_this_machine_is_not_read(servers, dat
         for to in ("local", "sink"):
             item = Item(source="/eve/x", destination="/stolen")
             number = await world.submit("TRANSFER", [item], to, origin="catalogue")
-            said = (await until(partial(refusals, world, number)))[0].details
-            assert "localhost has the address 127.0.0.1" in said or "localhost has the address ::1" in said
-            assert "list its network in [network]" in said
-            assert "have an admin register the endpoint" in said
+            message = (await until(partial(refusals, world, number)))[0].details
+            assert "localhost has the address 127.0.0.1" in message or "localhost has the address ::1" in message
+            assert "list its network in [network]" in message
+            assert "have an admin register the endpoint" in message
         assert not (world.local / "stolen").exists()
     assert task.status == "SUCCEEDED"
 
@@ -138,7 +138,7 @@ def test_endpoints_from_before_the_upgrade_stay_open(empty_database):
 
 
 @pytest.mark.parametrize(
-    ("said", "networks"),
+    ("setting", "networks"),
     [
         ('allow = ["10.0.0.0/8", "127.0.0.1", "fd00::/8"]', ["10.0.0.0/8", "127.0.0.1", "fd00::/8"]),
         ("allow = []", []),
@@ -151,9 +151,9 @@ def test_endpoints_from_before_the_upgrade_stay_open(empty_database):
         ('allow = ["10.0.0.0/8"]\ndeny = []', None),
     ],
 )
-def test_the_table_of_networks(tmp_path, said, networks):
+def test_the_table_of_networks(tmp_path, setting, networks):
     path = tmp_path / "broker.toml"
-    path.write_text(f"[network]\n{said}\n")
+    path.write_text(f"[network]\n{setting}\n")
     if networks is None:
         with pytest.raises(Invalid, match=r"\[network\]"):
             configured(Settings(), path)

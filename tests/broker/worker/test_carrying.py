@@ -60,7 +60,7 @@ async def test_a_tree_arrives_whole(world):
     assert (task.files, task.files_transferred, task.directories) == (300, 300, 30)
 
 
-async def test_only_what_is_not_there_is_copied(world):
+async def test_sync_copies_only_missing_or_different_files(world):
     write(world.source.root / "d", {"same": 100, "new": 200, "longer": 300})
     write(world.sink.root / "d", {"same": 100, "longer": 200})
     task = await world.done("TRANSFER", [Item(source="/d/", destination="/d/")], sync_level=1)
@@ -68,7 +68,7 @@ async def test_only_what_is_not_there_is_copied(world):
     assert len((world.sink.root / "d" / "longer").read_bytes()) == 300
 
 
-async def test_checksums_tell_what_differs(world):
+async def test_checksums_find_the_files_that_differ(world):
     files = write(world.source.root / "d", {"same": 100, "other": 100})
     write(world.sink.root / "d", {"other": 100})
     (world.sink.root / "d" / "same").write_bytes(files["same"])
@@ -77,7 +77,7 @@ async def test_checksums_tell_what_differs(world):
     assert read(world.sink.root / "d") == files
 
 
-async def test_what_is_only_at_the_destination_is_deleted_in_the_end(world):
+async def test_files_only_at_the_destination_are_deleted_in_the_end(world):
     files = write(world.source.root / "d", {"a": 1, "sub/b": 2})
     write(world.sink.root / "d", {"old": 1, "gone/deep/er": 2, "sub/older": 3})
     task = await world.done("TRANSFER", [Item(source="/d/", destination="/d/")], delete_destination_extra=True)
@@ -86,7 +86,7 @@ async def test_what_is_only_at_the_destination_is_deleted_in_the_end(world):
     assert not (world.sink.root / "d" / "gone").exists()
 
 
-async def test_nothing_is_deleted_where_something_could_not_be_copied(world):
+async def test_no_extra_file_is_deleted_if_a_copy_was_skipped(world):
     write(world.source.root / "d", {"a": 1})
     (world.source.root / "d" / "b").symlink_to("nothing")
     write(world.sink.root / "d", {"old": 1})
@@ -98,7 +98,7 @@ async def test_nothing_is_deleted_where_something_could_not_be_copied(world):
     assert "DELETE_DESTINATION_EXTRA_SKIPPED" in [event.code for event in events]
 
 
-async def test_what_rules_leave_out_is_left_alone_at_the_destination(world):
+async def test_filtered_files_are_left_alone_at_the_destination(world):
     write(world.source.root / "d", {"a": 1, "n.txt": 1})
     write(world.sink.root / "d", {"old": 1, "notes.txt": 1})
     rules = (FilterRule(name="*.txt"),)
@@ -108,7 +108,7 @@ async def test_what_rules_leave_out_is_left_alone_at_the_destination(world):
     assert sorted(read(world.sink.root / "d")) == ["a", "notes.txt"]
 
 
-async def test_rules_say_what_is_left_out(world):
+async def test_filter_rules_exclude_files_and_folders(world):
     write(world.source.root / "d", {"a.root": 1, "b.txt": 2, "sub/c.root": 3, "tmp/d.root": 4})
     rules = (FilterRule(name="*.txt"), FilterRule(name="tmp", type="dir"))
     await world.done("TRANSFER", [Item(source="/d/", destination="/d/")], filter_rules=rules)
@@ -122,7 +122,7 @@ async def test_when_it_was_modified_is_kept(world):
     assert (world.sink.root / "a").stat().st_mtime == 1_000_000_000
 
 
-async def test_what_is_missing_fails_alone_and_says_so(world):
+async def test_a_missing_file_fails_alone_and_is_named(world):
     files = write(world.source.root, {"a": 10, "b": 20})
     items = [Item(source=f"/{name}", destination=f"/{name}") for name in ("a", "missing", "b")]
     task = await world.done("TRANSFER", items)
@@ -131,7 +131,7 @@ async def test_what_is_missing_fails_alone_and_says_so(world):
     assert read(world.sink.root) == files
 
 
-async def test_what_is_missing_is_left_out_where_that_is_wanted(world):
+async def test_a_missing_file_is_skipped_on_request(world):
     write(world.source.root, {"a": 10})
     items = [Item(source=f"/{name}", destination=f"/{name}") for name in ("a", "missing")]
     task = await world.done("TRANSFER", items, skip_source_errors=True)
@@ -140,7 +140,7 @@ async def test_what_is_missing_is_left_out_where_that_is_wanted(world):
     assert (skipped.source, skipped.error_code) == ("/missing", "FILE_NOT_FOUND")
 
 
-async def test_a_checksum_that_was_told_has_to_be_right(world):
+async def test_a_given_checksum_has_to_match(world):
     files = write(world.source.root, {"a": 10})
     right, wrong = (f"md5:{hashlib.md5(content).hexdigest()}" for content in (files["a"], b""))
     good = await world.done("TRANSFER", [Item(source="/a", destination="/a", checksum=right)])
@@ -179,7 +179,7 @@ async def test_a_folder_is_deleted_only_if_that_is_meant(world):
     assert sorted(read(world.source.root)) == ["d/a"]
 
 
-async def test_what_can_have_no_such_name_is_not_tried_until_the_deadline(world):
+async def test_impossible_names_fail_at_once(world):
     write(world.source.root, {"a": 1})
     (world.source.root / "loop").symlink_to("loop")
     for to in ("sink", "local"):
@@ -189,7 +189,7 @@ async def test_what_can_have_no_such_name_is_not_tried_until_the_deadline(world)
     assert (loop.status, loop.error_code) == ("FAILED", "FILE_NOT_FOUND"), loop.error
 
 
-async def test_folders_are_made_however_deep_they_are(world):
+async def test_folders_are_made_at_any_depth(world):
     write(world.source.root, {"a": 1})
     try:
         task = await world.done("TRANSFER", [Item(source="/a", destination="/" + "d/" * 1000 + "a")])
@@ -247,7 +247,7 @@ async def test_a_dataset_comes_from_all_servers_that_have_it(world, tmp_path, to
     assert ((world.sink.root if to == "sink" else world.local) / "in" / "1.root").read_bytes() == content
 
 
-async def test_what_tasks_achieve_is_history(world):
+async def test_copies_of_tasks_are_recorded_as_transfers(world):
     write(world.source.root, {"a": 20_000_000})
     await world.done("TRANSFER", [Item(source="/a", destination="/a")])
     async with asyncio.timeout(PATIENCE):
@@ -270,7 +270,7 @@ async def test_a_corrupt_replica_costs_time_and_no_data(world, tmp_path):
     assert (world.sink.root / "a").read_bytes() == content
 
 
-async def test_a_server_that_dies_costs_time_and_what_had_arrived_is_kept(mortal_world):
+async def test_a_server_that_dies_costs_time_but_no_arrived_bytes(mortal_world):
     files = write(mortal_world.source.root, {"a": 150_000_000})
     await held(mortal_world, rate=30e6)
     number = await mortal_world.submit("TRANSFER", [Item(source="/a", destination="/a")])
@@ -278,15 +278,15 @@ async def test_a_server_that_dies_costs_time_and_what_had_arrived_is_kept(mortal
     mortal_world.source.kill()
 
     async def trouble() -> dict[str, object] | None:
-        told = task_documents.task(
+        document = task_documents.task(
             await mortal_world.task(number), await mortal_world.factory.identities.people([ANN.subject]), {}, 0.0
         )
-        return None if told["is_ok"] else told
+        return None if document["is_ok"] else document
 
-    told = await until(trouble)
-    assert told["nice_status"] in ("CONNECTION_BROKEN", "CONNECT_FAILED")
-    assert told["nice_status_short_description"] in ("connection broken", "connect failed")
-    assert told["nice_status_details"]
+    document = await until(trouble)
+    assert document["nice_status"] in ("CONNECTION_BROKEN", "CONNECT_FAILED")
+    assert document["nice_status_short_description"] in ("connection broken", "connect failed")
+    assert document["nice_status_details"]
     with GridFTPServer(mortal_world.source.root, port=mortal_world.source.port):
         task = await mortal_world.over(number)
     assert (task.status, task.error_code, task.error) == ("SUCCEEDED", None, None)
@@ -324,7 +324,7 @@ async def test_items_of_one_task_do_not_delete_each_others_files(world):
     assert read(world.sink.root / "t") == {"x": files["a/x"], "b/y": files["b/y"]}
 
 
-async def test_an_extra_folder_keeps_what_rules_leave_alone(world):
+async def test_an_extra_folder_keeps_its_filtered_files(world):
     write(world.source.root, {"d/a": 1})
     write(world.sink.root, {"d/gone/a.keep": 1, "d/gone/b": 1})
     rules = (FilterRule(name="*.keep"),)
@@ -343,7 +343,7 @@ async def test_a_name_that_is_no_unicode_stops_only_itself(world):
     assert read(world.sink.root) == files
 
 
-async def test_what_the_destination_refuses_is_not_left_out(world):
+async def test_errors_of_the_destination_are_not_skipped(world):
     write(world.source.root, {"x/a": 1})
     write(world.sink.root, {"f": 1})
     task = await world.done("TRANSFER", [Item(source="/x/", destination="/f/x/")], skip_source_errors=True)
@@ -430,7 +430,7 @@ async def test_a_file_that_grows_meanwhile_is_copied_as_it_is_in_the_end(world):
     assert read(world.sink.root) == {"a": files["a"] + b"more"}
 
 
-async def test_what_vanishes_is_left_out_whatever_it_is_called(world):
+async def test_a_vanished_file_with_a_strange_name_is_skipped(world):
     """A name ends for the server where its line ends: it lists files that are not there when they are copied.
 
     Who looks at a large one before is told its URL only, where the blank is none.

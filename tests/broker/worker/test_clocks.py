@@ -61,10 +61,10 @@ async def test_workers_whose_clocks_differ_share_a_task_and_a_rate(world, worker
     assert read(world.sink.root) == files
     assert "dead" not in workers.said()
     async with world.factory.database.read() as connection:
-        told = await connection.execute(
+        rows = await connection.execute(
             sa.text("SELECT kind, source = '/none', max(attempt), max(lost) FROM work GROUP BY 1, 2")
         )
-        assert {tuple(row) for row in told} == {
+        assert {tuple(row) for row in rows} == {
             ("look", False, 1, 0),
             ("expand", False, 1, 0),
             ("copy", False, 1, 0),

@@ -98,7 +98,7 @@ def save_ticket(folder: Path, depot: RunningDepot, count: int = 10**12) -> None:
     tokens.chmod(0o600)
 
 
-async def test_a_dead_depot_is_told_once_and_the_task_goes_on_directly(world, depot):
+async def test_a_dead_depot_is_reported_once_and_the_task_continues_directly(world, depot):
     await known(world, depot)
     depot.process.kill()
     files = write(world.source.root / "d", {f"f{number}": 1000 for number in range(50)})
@@ -141,7 +141,7 @@ async def test_a_depot_that_fails_in_the_middle_does_not_fail_the_task(world, de
     assert str(depot.place) in not_used[1]
 
 
-async def test_without_a_route_nothing_is_told(world, depot):
+async def test_without_a_route_no_event_is_recorded(world, depot):
     await known(world, depot)
     write(world.source.root / "d", {"f": 1000})
     async with working(over(world, "depot-a", f"{world.sink.host}=none")):

@@ -104,7 +104,7 @@ def stalled(cut: Way) -> Iterator[None]:
         cut.mend()
 
 
-async def test_a_worker_that_is_cut_off_stops_before_another_has_its_work_and_names_nothing_then(opened, far, cut):
+async def test_a_worker_that_is_cut_off_stops_before_its_work_passes_on(opened, far, cut):
     tasks, first = Tasks(opened, Announcements()), Endless()
     number, _ = await tasks.submit(task("/a"))
     async with working(far, first) as worker:
@@ -144,7 +144,7 @@ def recorder_of(database: Database) -> Recorder:
     return Recorder(database, history, Decisions(database, places), lambda *_: None)
 
 
-async def test_what_was_written_counts_once_when_no_answer_comes(opened, far, cut):
+async def test_a_write_whose_answer_is_lost_counts_once(opened, far, cut):
     number, _ = await Tasks(opened, Announcements()).submit(task("/a", "/b"))
     async with far.write() as connection:
         await WorkerStore(connection).enrol("w", "", "here")
@@ -206,7 +206,7 @@ async def flushed(recorder: Recorder) -> set[tuple[int, int]]:
     raise AssertionError("the database stays unavailable")
 
 
-async def test_a_lane_whose_opening_nobody_answered_is_closed(opened, far, cut):
+async def test_a_lane_whose_opening_was_not_confirmed_is_closed(opened, far, cut):
     """Otherwise the lease would count for the worker's whole life, and nothing of its task would be removed."""
     tasks, performer = Tasks(opened, Announcements()), Ready()
     async with working(far, performer) as worker:

@@ -52,8 +52,8 @@ async def test_data_come_from_no_other(world):
     await allow(made, {"source": "sink", "sink": "source"}[end], APART)  # no permission for this server
     to = "local" if end == "source" else "sink"  # between two servers, the source makes the connection
     number = await made.submit("TRANSFER", [Item(source="/a", destination="/b")], to)
-    said = (await until(partial(refusals, made, number)))[0].details
-    assert f"another host, {APART}" in said
+    message = (await until(partial(refusals, made, number)))[0].details
+    assert f"another host, {APART}" in message
     assert not read(made.sink.root)
     assert not (made.local / "b").exists()
 

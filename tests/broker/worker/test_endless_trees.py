@@ -35,9 +35,9 @@ async def failing(world, kind, **options):
 async def test_entries_without_end(world, kind, monkeypatch):
     monkeypatch.setattr(selection, "MOST_WORK", 20)
     write(world.source.root, {f"d/{i}/{j}/x": 1 for i in range(5) for j in range(10)})
-    task, said = await failing(world, kind)
-    assert "more than 20 files and folders" in said
-    assert "/d/" in said
+    task, message = await failing(world, kind)
+    assert "more than 20 files and folders" in message
+    assert "/d/" in message
     assert task.files + task.directories < 100
 
 
@@ -46,13 +46,13 @@ async def test_folders_in_each_other_without_end(world, kind, monkeypatch):
     for module in (discovery, selection):
         monkeypatch.setattr(module, "DEEPEST", 3)
     (world.source.root / "d/x/x/x/x/x").mkdir(parents=True)
-    _, said = await failing(world, kind)
-    assert "/d/x/x/x/x" in said
-    assert "deep" in said
+    _, message = await failing(world, kind)
+    assert "/d/x/x/x/x" in message
+    assert "deep" in message
 
 
 async def test_a_listing_without_end_is_not_asked_for_until_the_deadline(world, monkeypatch):
     monkeypatch.setattr(listing, "MOST_ENTRIES", 10)
     write(world.source.root, {f"d/{i}": 1 for i in range(11)})
-    _, said = await failing(world, "TRANSFER")
-    assert "/d/: its listing has more than 10 entries" in said
+    _, message = await failing(world, "TRANSFER")
+    assert "/d/: its listing has more than 10 entries" in message

@@ -64,7 +64,7 @@ async def submitted(database: Database, *names: str, deadline: float = 3600.0) -
     return number
 
 
-async def test_what_a_walk_has_added_when_a_task_ends_is_ended_with_it(opened, other):
+async def test_work_added_by_a_walk_ends_with_its_task(opened, other):
     number = await submitted(opened, "/d")
     async with opened.write() as connection:
         assert await WorkStore(connection).add(number, FOUND) == len(FOUND)
@@ -93,7 +93,7 @@ async def test_a_walk_adds_nothing_to_a_task_that_ends(opened, other):
         assert await states(connection, number) == {"/d": "canceled"}
 
 
-async def test_what_is_leased_when_a_task_ends_is_ended_with_it(opened, other):
+async def test_leased_work_ends_with_its_task(opened, other):
     number = await submitted(opened, "/a")
     async with opened.write() as connection:
         (leased,) = await WorkStore(connection).lease(number, "w", ["look"], True, 10, 10, time.time())
@@ -105,7 +105,7 @@ async def test_what_is_leased_when_a_task_ends_is_ended_with_it(opened, other):
         assert await WorkStore(connection).complete("w", [WorkResult(leased, "succeeded")], time.time()) == set()
 
 
-async def test_nothing_is_leased_of_a_task_that_ends(opened, other):
+async def test_no_work_of_an_ending_task_is_leased(opened, other):
     number = await submitted(opened, "/a")
 
     async def lease() -> list[object]:
@@ -166,7 +166,7 @@ async def test_a_worker_that_leases_just_now_is_not_dead(opened, other):
         assert left == (set() if opened.sqlite else {leased.lease})
 
 
-async def test_of_two_that_find_a_deadline_over_one_ends_the_task(opened, other):
+async def test_one_of_several_expiry_checks_ends_the_task(opened, other):
     number = await submitted(opened, "/a", deadline=-1.0)
     async with opened.write() as connection:
         assert await Stored(connection).expired(await read_clock(connection)) == [number]
@@ -184,7 +184,7 @@ async def test_a_deadline_that_was_moved_meanwhile_ends_nothing(opened):
     assert (await Tasks(opened, Announcements()).one(ANN, number)).status == "ACTIVE"
 
 
-async def test_of_two_that_cancel_a_task_one_does(opened, other):
+async def test_one_of_two_cancellations_ends_the_task(opened, other):
     number = await submitted(opened, "/a")
     done = await asyncio.gather(
         Tasks(opened, Announcements()).cancel(ANN, number), Tasks(other, Announcements()).cancel(ANN, number)

@@ -28,38 +28,38 @@ async def synced(world: World, *items: Item, to: str = "sink", origin: str = "so
     wanted = list(items) or [Item(source="/d/", destination="/d/")]
     task = await world.over(await world.submit("TRANSFER", wanted, to, origin, **options))
     events, _ = await world.factory.tasks.events(ANN, task.id, None, 100, 0)
-    said = [event.details for event in events if event.code == "DELETE_DESTINATION_EXTRA_SKIPPED"]
+    messages = [event.details for event in events if event.code == "DELETE_DESTINATION_EXTRA_SKIPPED"]
     assert task.status == "SUCCEEDED", task.error
-    return task, said
+    return task, messages
 
 
 def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-async def test_nothing_is_deleted_in_a_folder_whose_listing_leaves_something_out(world):
+async def test_no_extra_file_is_deleted_in_a_folder_with_an_incomplete_listing(world):
     files = write(world.source.root, {"d/in/a": 1, "d/all/b": 1})
     (world.source.root / "d/in/gone").symlink_to("/mount/that/is/away")
     kept = write(world.sink.root, {"d/in/gone": 5, "d/in/other": 5})
     write(world.sink.root, {"d/all/extra": 5})
-    task, said = await synced(world, recursive_symlinks="copy")
+    task, messages = await synced(world, recursive_symlinks="copy")
     assert read(world.sink.root) == files | kept
     assert task.folders_not_cleared == 1
-    assert said == [
+    assert messages == [
         "nothing in /d/in/ is deleted: the source's server counts 1 entries more than it names, for example "
         "dangling links"
     ]
 
 
-async def test_a_listing_that_leaves_something_out_is_not_told_where_nothing_is_extra(world):
+async def test_an_incomplete_listing_is_not_reported_without_extra_files(world):
     write(world.source.root, {"d/a": 1})
     (world.source.root / "d/gone").symlink_to("nowhere")
-    task, said = await synced(world, recursive_symlinks="copy")
-    assert (task.folders_not_cleared, said) == (0, [])
+    task, messages = await synced(world, recursive_symlinks="copy")
+    assert (task.folders_not_cleared, messages) == (0, [])
 
 
 @pytest.mark.parametrize("to", ["sink", "local"])
-async def test_nothing_is_deleted_through_a_link_at_the_destination(world, to, tmp_path):
+async def test_no_file_is_deleted_through_a_link_at_the_destination(world, to, tmp_path):
     write(world.source.root, {"d/sub/deep/a": 1, "d/b": 1})
     root = world.sink.root if to == "sink" else world.local
     kept = write(tmp_path / "outside", {"one": 5, "deep/two": 5})
@@ -72,14 +72,14 @@ async def test_nothing_is_deleted_through_a_link_at_the_destination(world, to, t
         assert (await world.over(number)).status == "FAILED"
         assert read(tmp_path / "outside") == kept
         return
-    task, said = await synced(world)
+    task, messages = await synced(world)
     assert {name: read(tmp_path / "outside").get(name) for name in kept} == kept
     assert task.folders_not_cleared == 2
     assert not (root / "d/extra").exists()
-    assert "a symbolic link at the destination leads there" in said[0]
+    assert "a symbolic link at the destination leads there" in messages[0]
 
 
-async def test_a_link_that_is_extra_is_deleted_and_not_what_it_leads_to(world, tmp_path):
+async def test_an_extra_link_is_deleted_and_its_target_is_kept(world, tmp_path):
     write(world.source.root, {"d/b": 1})
     kept = write(tmp_path / "outside", {"one": 5})
     write(world.sink.root, {"d/extra": 5})
@@ -114,10 +114,10 @@ async def test_a_source_in_the_destination_is_not_deleted(world, source, to, bas
     write(world.source.root, {"t/old": 5})
     if base:
         await beside(world, base, host)
-    _, said = await synced(world, Item(source=source, destination=to), to="sink" if base else "source")
+    _, messages = await synced(world, Item(source=source, destination=to), to="sink" if base else "source")
     there = read(world.source.root)
     assert {name: there.get(name) for name in files} == files
-    assert "it is the source of the task, is inside it, or contains it" in said[0]
+    assert "it is the source of the task, is inside it, or contains it" in messages[0]
     assert ("t/old" in there) == (to == "/" and not base)
 
 

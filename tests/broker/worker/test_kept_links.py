@@ -46,7 +46,7 @@ def at(world: World) -> str | bytes:
         ("a larger file", 1, "a"),
     ],
 )
-async def test_a_link_takes_the_place_of_what_a_file_would_replace(world, there, level, becomes):
+async def test_a_kept_link_replaces_the_same_entries_as_a_file(world, there, level, becomes):
     path = world.sink.root / "d/l"
     (world.sink.root / "d/b").write_bytes(b"b")
     match there:

@@ -51,7 +51,7 @@ async def test_files_of_a_large_folder_are_copied_before_all_of_it_is_read(world
     assert read(world.sink.root) == files
 
 
-async def test_what_one_lane_finds_is_for_all_others_at_once(world):
+async def test_work_found_by_one_lane_is_shared_with_all_at_once(world):
     write(world.source.root, {f"d/f{i}": 50_000 for i in range(discovery.MUCH - 1)})
     await held(world, rate=1e6)
     number = await world.submit("TRANSFER", TREE)

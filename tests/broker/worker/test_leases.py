@@ -120,7 +120,7 @@ async def test_no_work_is_lost_or_done_by_two_whenever_the_database_goes(opened,
     assert (task.status, task.succeeded) == ("SUCCEEDED", ITEMS)
 
 
-async def test_what_a_crashed_database_forgot_is_done_again(opened, working):
+async def test_results_lost_in_a_database_crash_are_produced_again(opened, working):
     """Acknowledged commits are lost, as in a PostgreSQL with `synchronous_commit` off."""
     number, leases, recorder = working
     first, other = await leases.lease(number, [["look"]], True, 2)
@@ -143,7 +143,7 @@ async def measured(database: str) -> AsyncIterator[Database]:
     await made.close()
 
 
-async def test_results_are_written_row_by_row_however_much_is_leased(measured):
+async def test_results_are_written_row_by_row_for_any_number_of_leases(measured):
     """A statement reads only rows of the task, not all rows of the worker."""
     ends = {"source": uuid4(), "destination": uuid4(), "items": (Item(source="/a", destination="/b"),)}
     new = NewTask(owner="ann", kind="TRANSFER", submission_id=uuid4(), deadline=time.time() + 3600, **ends)
@@ -157,7 +157,7 @@ async def test_results_are_written_row_by_row_however_much_is_leased(measured):
         leased = await works.lease(number, "w", ["copy"], True, LEASED, LEASED, now)
         assert len(leased) == LEASED
     seen = []
-    sa.event.listen(measured._engine.sync_engine, "before_cursor_execute", lambda *said: seen.append(said[2:4]))
+    sa.event.listen(measured._engine.sync_engine, "before_cursor_execute", lambda *args: seen.append(args[2:4]))
     async with measured.write() as connection:
         works = WorkStore(connection)
         await works.complete("w", [WorkResult(each, "succeeded") for each in leased[:DONE]], now)

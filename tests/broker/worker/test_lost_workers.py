@@ -53,7 +53,7 @@ async def world(servers: Servers, database: str, tmp_path: Path) -> AsyncIterato
 
 
 @pytest.fixture
-async def told(world: World) -> AsyncIterator[World]:
+async def notified(world: World) -> AsyncIterator[World]:
     """The same world, whose workers get notifications."""
     async with WakeUps(world.factory.database.url) as wake_ups:
         world.factory.new_work.subscribe(wake_ups.ring)
@@ -95,58 +95,58 @@ async def lost(world: World) -> bool:
 @pytest.mark.sampled(2)
 @ON_POSTGRESQL
 @pytest.mark.parametrize(("origin", "to"), [("source", "sink"), ("catalogue", "local")])
-async def test_a_worker_that_was_stopped_and_goes_on_writes_to_no_file_of_another(told, workers, origin, to):
+async def test_a_worker_that_was_stopped_and_goes_on_writes_to_no_file_of_another(notified, workers, origin, to):
     for name in ("source", "sink", "local"):
-        await held(told, name, rate=RATE)
+        await held(notified, name, rate=RATE)
     first = workers.start()
-    number, content = await copying(told, origin, to)
-    await begun(told, number, 1_000_000)
+    number, content = await copying(notified, origin, to)
+    await begun(notified, number, 1_000_000)
     first.send_signal(signal.SIGSTOP)
-    await let_go(told)
-    await silence(told)
+    await let_go(notified)
+    await silence(notified)
     workers.start()
-    await until(lambda: lost(told))
+    await until(lambda: lost(notified))
     first.send_signal(signal.SIGCONT)
-    task = await told.over(number)
+    task = await notified.over(number)
     assert task.status == "SUCCEEDED", workers.said()
-    assert (root(told, to) / "a").read_bytes() == content
-    await until(lambda: set(read(root(told, to))) == {"a"})
+    assert (root(notified, to) / "a").read_bytes() == content
+    await until(lambda: set(read(root(notified, to))) == {"a"})
 
 
 @pytest.mark.sampled(2)
 @ON_POSTGRESQL
 @pytest.mark.parametrize(("how", "origin", "to"), [("cut", "catalogue", "sink"), ("stall", "source", "local")])
-async def test_a_worker_without_its_database_names_no_file(told, workers, database, tmp_path, how, origin, to):
+async def test_a_worker_without_its_database_names_no_file(notified, workers, database, tmp_path, how, origin, to):
     """The worker continues while another one does its work anew, from a source that has changed by then."""
     (tmp_path / "way").mkdir()
     async with way(database, tmp_path / "way") as cut:
         workers.start(cut.database)
-        await held(told, "sink", rate=RATE)
-        await held(told, "local", rate=RATE)
-        number, _ = await copying(told, origin, to)
-        await begun(told, number, 1_000_000)
+        await held(notified, "sink", rate=RATE)
+        await held(notified, "local", rate=RATE)
+        number, _ = await copying(notified, origin, to)
+        await begun(notified, number, 1_000_000)
         getattr(cut, how)()
-        content = write(told.source.root, {"a": SIZE})["a"]
-        await let_go(told)
-        await silence(told)
+        content = write(notified.source.root, {"a": SIZE})["a"]
+        await let_go(notified)
+        await silence(notified)
         workers.start()
-        task = await told.over(number)
+        task = await notified.over(number)
         assert task.status == "SUCCEEDED", workers.said()
         cut.mend()
         await until(lambda: "counted as dead" in workers.said())
-        await until(lambda: set(read(root(told, to))) == {"a"})
-        assert (root(told, to) / "a").read_bytes() == content
+        await until(lambda: set(read(root(notified, to))) == {"a"})
+        assert (root(notified, to) / "a").read_bytes() == content
         await asyncio.to_thread(workers.close)
 
 
 @ON_POSTGRESQL
-async def test_a_worker_whose_database_is_gone_ends_when_it_is_told_to(told, workers, database, tmp_path):
+async def test_a_worker_without_its_database_ends_on_a_signal(notified, workers, database, tmp_path):
     (tmp_path / "way").mkdir()
     async with way(database, tmp_path / "way") as cut:
         worker = workers.start(cut.database)
-        await held(told, "local", rate=RATE)
-        number, _ = await copying(told, "source", "local")
-        await begun(told, number, 1_000_000)
+        await held(notified, "local", rate=RATE)
+        number, _ = await copying(notified, "source", "local")
+        await begun(notified, number, 1_000_000)
         cut.cut()
         await until(lambda: "the database cannot be used now" in workers.said())
         worker.terminate()
@@ -182,7 +182,7 @@ async def test_a_worker_that_was_stopped_at_its_last_step_names_no_file(world, m
 
 
 @ON_SQLITE
-async def test_what_appears_after_the_lane_of_a_lost_worker_has_ended_is_deleted(world, monkeypatch):
+async def test_files_that_a_lost_worker_writes_late_are_deleted(world, monkeypatch):
     """A server may execute the last command of the worker late."""
     check, reached, go_on = Fence.check, asyncio.Event(), asyncio.Event()
 
@@ -229,13 +229,13 @@ async def one_worker(world: World, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
             await running
 
 
-def test_there_is_time_to_stop():
+def test_a_worker_has_time_to_stop_before_it_counts_as_dead():
     """Intervals for tests: a check each second, and one second to stop."""
     assert fencing.SILENT + 1 + 1 < SILENCE - 1
 
 
 @ON_SQLITE
-async def test_nothing_long_comes_between_the_question_and_the_name(world, monkeypatch):
+async def test_data_is_synced_before_the_fence_check(world, monkeypatch):
     """All fetched bytes are on the disk by then."""
     happened: list[str] = []
     check, sync = Fence.check, Data.sync

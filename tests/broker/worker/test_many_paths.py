@@ -95,7 +95,7 @@ def bound(folder: Path, place: Path) -> Iterator[None]:
         subprocess.run(["umount", "--lazy", place], check=True)
 
 
-async def test_what_another_item_brings_is_not_extra_where_a_link_leads_to_its_folder(world):
+async def test_files_of_another_item_are_not_extra_through_a_link(world):
     write(world.source.root, {"a/one": 5, "b/two": 6})
     (world.sink.root / "t").mkdir()
     (world.sink.root / "alias").symlink_to("t")
@@ -105,7 +105,7 @@ async def test_what_another_item_brings_is_not_extra_where_a_link_leads_to_its_f
     assert task.folders_not_cleared == 2
 
 
-async def test_a_folder_to_which_another_one_leads_keeps_what_came_that_way(world):
+async def test_a_folder_keeps_files_that_came_through_a_link_to_it(world):
     write(world.source.root, {"d/sub/x": 5, "d/other/y": 6})
     write(world.sink.root, {"d/other/y": 6})
     (world.sink.root / "d/sub").symlink_to("other")
@@ -125,7 +125,7 @@ async def test_the_source_of_another_item_is_not_extra(world, twofold):
 
 
 @pytest.mark.sampled(3)
-async def test_what_lies_in_the_source_is_not_extra(world, twofold):
+async def test_files_in_the_source_are_not_extra(world, twofold):
     files = write(twofold.root, {"s/a/x": 5, "s/copy/a/old": 6})
     rule = FilterRule(name="copy", type="dir")  # so that it is not seen at the source
     await synced(world, ("/s/", "/s/copy/"), filter_rules=(rule,), **twofold.ends)
@@ -148,7 +148,7 @@ async def test_a_folder_is_not_copied_onto_itself(world, twofold):
     assert read(twofold.root) == files
 
 
-async def test_folders_that_two_servers_tell_apart_alike_are_two(world, monkeypatch):
+async def test_folders_with_equal_ids_at_two_servers_are_different(world, monkeypatch):
     """Two machines from one installation: a file made in one folder does not appear in the other."""
     files = write(world.source.root, {"d/a": 5})
     asked = Storage.stat
@@ -170,7 +170,7 @@ async def test_the_destination_may_be_a_link_into_the_source(world):
     assert read(world.source.root)["src/sub/b"] == files["src/sub/b"]
 
 
-async def test_the_source_may_be_a_link_into_what_is_extra(world):
+async def test_the_source_may_be_a_link_into_an_extra_folder(world):
     files = write(world.source.root, {"t/2024/final/a": 5, "t/2024/final/deep/b": 5, "t/2024/draft": 4})
     (world.source.root / "current").symlink_to("t/2024/final")
     task = await synced(world, ("/current/", "/t/"), to="source")
@@ -179,7 +179,7 @@ async def test_the_source_may_be_a_link_into_what_is_extra(world):
     assert task.folders_not_cleared == 1
 
 
-async def test_what_a_link_of_the_source_leads_to_is_not_extra(world):
+async def test_files_behind_a_link_of_the_source_are_not_extra(world):
     files = write(world.source.root, {"s/a": 5, "t/x/b": 6})
     (world.source.root / "s/l").symlink_to("../t/x")
     for _ in range(2):
@@ -201,7 +201,7 @@ async def test_the_source_may_be_mounted_in_the_destination(world, to, what, whe
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("to", ["sink", "local"])
-async def test_a_folder_that_has_itself_in_it_keeps_what_was_copied(world, to):
+async def test_a_folder_mounted_in_itself_keeps_the_copied_files(world, to):
     files = write(world.source.root, {"d/a": 10, "d/b/c": 10})
     root = world.sink.root if to == "sink" else world.local
     (root / "d").mkdir()
@@ -226,7 +226,7 @@ async def test_names_that_the_destination_holds_for_others_are_not_extra(servers
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("to", ["sink", "local"])
-async def test_of_two_names_that_the_destination_holds_for_one_the_second_fails(servers, database, tmp_path, to):
+async def test_the_second_of_two_names_that_are_one_at_the_destination_fails(servers, database, tmp_path, to):
     async with world_at(servers, database, tmp_path) as world, working(world):
         files = write(world.source.root, {"d/File": 5, "d/file": 6, "d/x": 1})
         async with without_case(world, tmp_path, to) as (name, where):
@@ -264,7 +264,7 @@ class without_case:
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("to", ["sink", "local"])
-async def test_replicas_of_what_is_copied_are_not_extra(world, to):
+async def test_replicas_of_copied_datasets_are_not_extra(world, to):
     """The only replica of a dataset lies in the destination, at another path."""
     root = world.sink.root if to == "sink" else world.local
     with GridFTPServer(world.local, "127.0.0.3") as local:
@@ -274,7 +274,7 @@ async def test_replicas_of_what_is_copied_are_not_extra(world, to):
     assert read(root) == {"store/run/a": b"precious", "a": b"precious"}
 
 
-async def test_a_link_takes_the_place_of_what_was_extra(world, tmp_path):
+async def test_a_link_that_replaces_an_extra_folder_protects_its_target(world, tmp_path):
     """A user replaces a folder by a link during the copy: nothing at its target is deleted."""
     write(world.source.root, {"d/a": 40_000_000})
     kept = write(tmp_path / "outside", {"one": 5, "deep/two": 5})
@@ -307,7 +307,7 @@ async def test_links_take_the_place_of_folders_that_are_deleted(world, tmp_path)
     assert read(tmp_path / "outside") == kept
 
 
-async def test_what_the_source_has_by_then_is_not_deleted(world):
+async def test_files_added_to_the_source_during_a_task_are_not_deleted(world):
     write(world.source.root, {"d/a": 40_000_000})
     write(world.sink.root, {"d/back": 5})
     await held(world, rate=1e6)
@@ -330,7 +330,7 @@ async def test_a_name_with_a_line_end_does_not_make_up_for_a_link_that_is_not_li
     assert "d/hidden/precious" in read(world.sink.root)
 
 
-async def test_what_stays_in_an_extra_folder_is_told(world):
+async def test_an_extra_folder_that_is_not_empty_is_reported(world):
     """Servers do not list dangling links, so that their folder cannot be removed."""
     write(world.source.root, {"d/a": 5})
     write(world.sink.root, {"d/old/f": 5})
@@ -398,7 +398,7 @@ async def test_partial_data_of_another_task_are_no_files(world, to):
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", ["fifo", "socket"])
-async def test_what_is_no_file_fails_when_it_is_named(world, kind):
+async def test_a_fifo_or_socket_given_as_an_item_fails(world, kind):
     place = world.source.root / "odd"
     if kind == "fifo":
         os.mkfifo(place)

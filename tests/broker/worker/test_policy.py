@@ -34,7 +34,7 @@ def candidate(
     return LaneCandidate(task, owner, pair, **fields)
 
 
-def test_who_has_the_fewest_lanes_is_next():
+def test_the_user_with_the_fewest_lanes_is_next():
     lanes = [OpenLane("1", "ann", THERE)]
     choice = choose([candidate("1", "ann", at=0), candidate("2", "bob", at=5)], lanes, CAPS, TUNED)
     assert choice.candidate.task == "2"
@@ -47,14 +47,14 @@ def test_priority_comes_before_fairness_and_a_deadline_before_age():
     assert choose([candidate("1"), sooner], [], CAPS, TUNED).candidate == sooner
 
 
-def test_a_full_collection_holds_up_only_its_own_tasks_and_says_so():
+def test_a_full_collection_delays_only_its_own_tasks_and_gives_the_reason():
     lanes = [OpenLane("1", "ann", HERE)]
     choice = choose([candidate("1"), candidate("2", "ann", THERE)], lanes, {**CAPS, "b": 1}, TUNED)
     assert choice.candidate.task == "2"
     assert choice.waits == {"1": "collection b has 1 running transfers, which is its limit"}
 
 
-def test_a_pair_has_as_many_lanes_as_help_unless_the_user_says_otherwise():
+def test_a_pair_has_as_many_lanes_as_help_unless_the_user_sets_more():
     lanes = [OpenLane("1", "ann", HERE)] * 2
     plain, eager = candidate("2"), candidate("3", options=Options(perf_cc=4))
     assert choose([plain], lanes, CAPS, TUNED).candidate is None
@@ -135,7 +135,7 @@ def test_a_database_that_is_gone_for_a_while_is_waited_for():
     assert failed(WORK._replace(attempt=9), Unavailable("x"), skip).state == "pending"
 
 
-def test_what_the_source_refuses_is_left_out_where_that_is_wanted():
+def test_refusals_of_the_source_are_skipped_on_request():
     skip = Options(skip_source_errors=True)
     for error, state in ((NoSuchFile("x", ""), "skipped"), (ConnectionLost("x", ""), "pending")):
         with pytest.raises(SourceError) as caught, at_source():
@@ -150,7 +150,7 @@ def test_a_full_disk_is_waited_for_unless_that_is_not_wanted():
     assert failed(WORK, full, Options(fail_on_quota_errors=True)).state == "failed"
 
 
-def test_what_workers_die_of_is_given_up():
+def test_work_that_kills_workers_is_given_up():
     assert poisoned(WORK._replace(attempt=3, lost=3)).state == "failed"
     assert poisoned(WORK._replace(attempt=3, lost=2)) is None
     assert poisoned(WORK._replace(attempt=40, lost=1)) is None
@@ -190,16 +190,16 @@ def test_it_was_busy_for_as_long_as_it_was_busy():
 
 
 @pytest.mark.parametrize("size", [1000, GB, 10**15])
-def test_what_came_at_one_moment_tells_no_rate(size):
+def test_bytes_that_arrived_in_one_moment_give_no_rate(size):
     """A server tells every few seconds how many bytes have arrived; no file fails for that."""
     assert of_sources(COPY, "here", time.time() - 10, [report((2.0, 2.0), size=size, seconds=0.001)]) == []
 
 
-def test_what_no_network_carries_is_not_learnt():
+def test_impossible_rates_are_not_learnt():
     assert of_sources(COPY, "here", time.time() - 10, [report((1.0, 2.0), size=10**16, seconds=0.1)]) == []
 
 
-def test_of_a_batch_the_time_counts_in_which_something_was_moved():
+def test_a_batch_counts_only_the_time_in_which_data_moved():
     """The minute of comparing existing files does not count."""
     now = time.time()
     times = ((3, 9, 7), (2, 8, 5))
@@ -210,5 +210,5 @@ def test_of_a_batch_the_time_counts_in_which_something_was_moved():
     assert observed.id.endswith(".2.7")
 
 
-def test_a_batch_in_which_nothing_was_moved_tells_nothing():
+def test_a_batch_without_moved_data_gives_no_rate():
     assert of_batch("ftp://a", "here", time.time() - 60, [], 4) == []

@@ -90,7 +90,7 @@ def check(cases: list[Case], tasks: list[Task], **how: bool) -> None:
 @ON_SQLITE
 @pytest.mark.parametrize("to", ["sink", "local"])
 @pytest.mark.parametrize("calm", [True, False], ids=["calm", "troubled"])
-async def test_a_task_does_what_it_was_told_and_nothing_else(world, to, calm):
+async def test_a_task_does_exactly_what_was_submitted(world, to, calm):
     root = world.local if to == "local" else world.sink.root
     for attempt in tries(ROUNDS):
         with attempt as seed:
@@ -111,7 +111,7 @@ async def test_a_task_does_what_it_was_told_and_nothing_else(world, to, calm):
 @pytest.mark.seeded
 @ON_POSTGRESQL
 @pytest.mark.parametrize("to", ["sink", "local"])
-async def test_nor_when_workers_are_killed(world, workers, to):
+async def test_killed_workers_do_not_change_what_a_task_does(world, workers, to):
     root = world.local if to == "local" else world.sink.root
     async with WakeUps(world.factory.database.url) as wake_ups:
         world.factory.new_work.subscribe(wake_ups.ring)

@@ -64,7 +64,7 @@ async def paced(world: World, *numbers: str, since: float, rate: float = RATE) -
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("limited", ["source", "local"])
-async def test_what_is_fetched_into_a_folder_comes_at_the_rate_of_either_end(world, limited):
+async def test_a_download_into_a_folder_keeps_the_rate_of_either_end(world, limited):
     files = write(world.source.root, {"a": SIZE})
     await held(world, limited, rate=RATE)
     since = time.time()
@@ -87,7 +87,7 @@ async def test_a_dataset_comes_at_the_rate_of_where_it_goes_and_where_it_is(worl
 
 
 @pytest.mark.parametrize("to", ["sink", "local"])
-async def test_of_several_replicas_only_the_limited_one_is_held_back(world, tmp_path, to):
+async def test_only_the_limited_one_of_several_replicas_is_slowed_down(world, tmp_path, to):
     content = os.urandom(20 * RATE)
     with GridFTPServer(tmp_path / "other", "127.0.0.3") as other:
         await register(world, "cms:a", content, world.source, other)
@@ -139,7 +139,7 @@ async def workers_of(world: World, count: int) -> bool:
         return len({row.worker for row in await connection.execute(lanes.select())}) == count
 
 
-async def test_what_is_stopped_blocks_the_rate_for_no_longer_than_a_moment(world):
+async def test_a_stopped_task_frees_its_reserved_rate_within_moments(world):
     """The limit holds for any number of files in flight; here four."""
     write(world.source.root, {f"d/{i}": 10 * RATE for i in range(8)})
     await held(world, "source", rate=RATE)
@@ -151,7 +151,7 @@ async def test_what_is_stopped_blocks_the_rate_for_no_longer_than_a_moment(world
     assert promised <= time.time() + 2.5  # two pieces of a second each
 
 
-async def test_a_database_that_crashes_takes_nothing_away_from_what_is_under_way(tmp_path):
+async def test_a_database_crash_does_not_fail_copies_under_way(tmp_path):
     """A failed copy stores nothing: without a database it waits for the rate limiter."""
     content = os.urandom(SIZE)
     with postgres() as server:
@@ -170,7 +170,7 @@ async def test_a_database_that_crashes_takes_nothing_away_from_what_is_under_way
     assert (world.sink.root / "a").read_bytes() == content
 
 
-async def test_a_rate_is_that_of_a_folder_whoever_it_is_named_by(world):
+async def test_a_rate_limits_its_folder_under_every_name(world):
     """A folder's limit holds through its own or an enclosing collection, or a replica's address, and for it alone."""
     async with world.factory.database.write() as connection:
         kept = CollectionStore(connection)

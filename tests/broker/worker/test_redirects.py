@@ -78,8 +78,8 @@ def leading(*targets: str) -> Callable[[asyncio.StreamReader, asyncio.StreamWrit
 )
 async def test_no_redirect_leads_into_a_closed_collection(world, path, hops, status):
     asked: list[str] = []
-    said = path.format(open="/open", secret=world.source.root / "secret", folder=world.source.root)
-    async with raw_server(files(asked)) as port, raw_server(leading(*hops, f"http://127.0.0.1:{port}{said}")) as evil:
+    target = path.format(open="/open", secret=world.source.root / "secret", folder=world.source.root)
+    async with raw_server(files(asked)) as port, raw_server(leading(*hops, f"http://127.0.0.1:{port}{target}")) as evil:
         where = Endpoint(name="evil", site="here", scheme="http", host="127.0.0.1", port=evil, prefix="/")
         await world.factory.places.put_endpoint("root", where)
         await world.factory.catalogue.put("root", Dataset(name="evil:0", size=len(SECRET)))
@@ -96,7 +96,7 @@ async def test_no_redirect_leads_into_a_closed_collection(world, path, hops, sta
     assert (world.local / "x").exists() == (status == "SUCCEEDED")
 
 
-async def test_where_a_redirect_may_lead_is_told_with_the_addresses_that_were_asked_about(world):
+async def test_the_check_of_a_redirect_returns_the_looked_up_addresses(world):
     replicas, here = world.factory.replicas, socket.gethostname().lower()
     root, ann = world.source.root, Caller(subject="ann", role="reader")
     found = await replicas.leads(ann, f"http://{here}:8080/open")

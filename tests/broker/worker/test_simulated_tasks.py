@@ -111,7 +111,7 @@ async def carried_out(world: World, cases: list[Case], trouble: str, counts: boo
 @pytest.mark.seeded
 @pytest.mark.parametrize("counts", [True, False], ids=["counts", "silent"])
 @pytest.mark.parametrize("trouble", TROUBLES)
-async def test_a_task_does_what_it_was_told_and_nothing_else(world, trouble, counts):
+async def test_a_task_does_exactly_what_was_submitted(world, trouble, counts):
     roots = world.source.root, world.sink.root
     for attempt in tries(ROUNDS):
         with attempt as seed:

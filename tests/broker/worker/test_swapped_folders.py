@@ -48,7 +48,7 @@ def swapping(world, name, elsewhere):
 
 
 @pytest.mark.parametrize("outside", [True, False])
-async def test_nothing_is_fetched_or_discarded_through_a_link(world, tmp_path, monkeypatch, outside):
+async def test_no_file_is_fetched_or_discarded_through_a_link(world, tmp_path, monkeypatch, outside):
     elsewhere = tmp_path / "elsewhere" if outside else world.local / "private"
     (elsewhere / "x.coget").mkdir(parents=True)
     (elsewhere / "x.coget" / "data").write_bytes(b"precious")
@@ -60,9 +60,9 @@ async def test_nothing_is_fetched_or_discarded_through_a_link(world, tmp_path, m
     async def trouble():
         return (await world.task(number)).error
 
-    told = await until(trouble)
-    assert "local:/folder/x" in told
-    assert "symbolic link" in told or "link" in told
+    message = await until(trouble)
+    assert "local:/folder/x" in message
+    assert "symbolic link" in message or "link" in message
     await world.factory.tasks.cancel(ANN, number)
     assert [path.name for path in elsewhere.iterdir()] == ["x.coget"]
     assert (elsewhere / "x.coget" / "data").read_bytes() == b"precious"
@@ -120,7 +120,7 @@ def filled(folder: Path) -> None:
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("exchanged", ["a", "a/b"])
 @pytest.mark.parametrize("operation", OPERATIONS)
-async def test_nothing_leaves_a_folder_that_is_exchanged_for_a_link(gridftp_server, tmp_path, operation, exchanged):
+async def test_no_operation_leaves_a_folder_exchanged_for_a_link(gridftp_server, tmp_path, operation, exchanged):
     """Content outside of the folder is neither shown nor changed, whether a look finds the folder or the link."""
     write(gridftp_server.root, {"new": 10})
     base, outside, link = tmp_path / "base", tmp_path / "outside", tmp_path / "base" / "link"

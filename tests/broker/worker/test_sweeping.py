@@ -75,7 +75,7 @@ async def test_a_task_that_was_paused_and_is_canceled_leaves_nothing_behind(worl
         await empty(world.sink.root)
 
 
-async def test_whoever_comes_next_clears_away_what_a_worker_left(world):
+async def test_the_next_worker_deletes_leftovers_of_the_last(world):
     files = write(world.source.root, {"a": 150_000_000, "b": 10})
     await held(world, rate=10e6)
     async with working(world):
@@ -100,7 +100,7 @@ async def test_it_is_cleared_away_without_the_source(world):
         await empty(world.sink.root)
 
 
-async def test_what_cannot_be_reached_is_cleared_away_later(world, monkeypatch):
+async def test_leftovers_at_an_unreachable_server_are_deleted_later(world, monkeypatch):
     monkeypatch.setattr(ended_tasks, "PAUSE", 0.5)
     sweep_one, vain = sweeping.Sweeper._delete_partial_files, []
 
@@ -125,7 +125,7 @@ async def test_what_cannot_be_reached_is_cleared_away_later(world, monkeypatch):
             await empty(world.sink.root)
 
 
-async def test_what_a_server_cannot_name_is_not_looked_for(world):
+async def test_leftovers_with_impossible_names_are_not_looked_for(world):
     """The name was never written, and looking for it in vain would block the rest."""
     write(world.source.root, {"a": 1})
     async with working(world):
@@ -139,7 +139,7 @@ async def nothing_due(world: World) -> bool:
         return not await LeftoverStore(connection).due({""}, time.time() + 1e6, 10)
 
 
-async def test_folders_of_workers_are_cleared_of_what_was_fetched_in_part(world):
+async def test_partial_downloads_in_folders_of_workers_are_deleted(world):
     (world.source.root / "a").touch()
     os.truncate(world.source.root / "a", 2 << 30)
     async with working(world):
@@ -173,7 +173,7 @@ async def sweep(world: World) -> None:
     await sweeping.Sweeper(factory.database, carrier, {"", "here"}).sweep()
 
 
-async def test_what_cannot_be_cleared_away_keeps_nothing_else(database, tmp_path, monkeypatch):
+async def test_a_leftover_that_cannot_be_deleted_does_not_block_others(database, tmp_path, monkeypatch):
     monkeypatch.setattr(sweeping, "BATCH", 1)
     kept = tmp_path / "to" / "kept"
     kept.mkdir(parents=True)
@@ -226,7 +226,7 @@ async def test_all_names_are_cleared_away_that_a_task_ever_used(world, to, over)
     assert set(read(root)) == {"d/a", "d/.a.coget-theirs"}
 
 
-async def test_nobody_clears_away_while_somebody_is_at_it_or_clears_already(world):
+async def test_one_worker_at_a_time_sweeps_after_the_last_lane_is_closed(world):
     number, now = await world.submit("TRANSFER", FILE), time.time()
     async with world.factory.database.write() as connection:
         await WorkerStore(connection).enrol("w", "", "here")

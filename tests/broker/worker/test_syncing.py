@@ -60,19 +60,19 @@ async def compared(world: World, origin: str, to: str, item: Item) -> dict[str, 
 
 @pytest.mark.parametrize("to", ["sink", "local"])
 @pytest.mark.parametrize("told", [True, False], ids=["recorded", "asked"])
-async def test_datasets_whose_checksums_are_there_are_not_brought(world, to, told):
+async def test_datasets_with_equal_checksums_at_the_destination_are_not_copied(world, to, told):
     files = {f"d/{name}": os.urandom(1000) for name in ("same", "other")}
     for name, content in files.items():
         await register(world, f"cms:{name}", content, world.source, told=told)
     assert await compared(world, "catalogue", to, Item(source="/cms/d/", destination="/d/")) == files
 
 
-async def test_files_whose_checksums_are_there_are_not_fetched(world):
+async def test_files_with_equal_checksums_are_not_fetched(world):
     files = write(world.source.root, {"d/same": 1000, "d/other": 1000})
     assert await compared(world, "source", "local", TREE[0]) == files
 
 
-async def test_of_a_sync_only_what_was_moved_is_learnt(world):
+async def test_only_the_moved_bytes_of_a_sync_are_learnt(world):
     """Files of 16 MB, most of which exist already."""
     size = 16 << 20
     write(world.source.root, {f"d/f{i}": size for i in range(4)})

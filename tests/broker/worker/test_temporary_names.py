@@ -42,7 +42,7 @@ async def test_they_are_copied_as_they_are(world, to):
 
 
 @pytest.mark.parametrize("to", ["sink", "local"])
-async def test_a_sync_deletes_what_only_looks_like_ours(world, to):
+async def test_a_sync_deletes_files_with_names_only_similar_to_ours(world, to):
     files = write(world.source.root, {"d/a": 10})
     write(root(world, to), {f"d/{name}": 10 for name in NAMES})
     task = await world.over(await world.submit("TRANSFER", TREE, to, delete_destination_extra=True))

@@ -52,7 +52,7 @@ async def decided(world: World, task: str) -> StoredDecision:
 
 
 @pytest.mark.parametrize("to", ["sink", "local"])
-async def test_what_came_from_three_servers_adds_up_to_the_file(world, tmp_path, to):
+async def test_ranges_from_three_servers_add_up_to_the_file(world, tmp_path, to):
     content = os.urandom(60 * MB)
     with GridFTPServer(tmp_path / "b", "127.0.0.3") as b, GridFTPServer(tmp_path / "c", "127.0.0.4") as c:
         await register(world, "cms:run/1.root", content, world.source, b, c)
@@ -132,7 +132,7 @@ async def test_small_files_leave_no_decisions(world, tmp_path):
 
 
 @pytest.mark.parametrize("to", ["sink", "local"])
-async def test_candidates_are_kept_with_what_the_broker_expected_of_them(world, tmp_path, to):
+async def test_candidates_are_kept_with_their_forecasts(world, tmp_path, to):
     now = time.time()
     with GridFTPServer(tmp_path / "b", "127.0.0.3") as b:
         await place(world, "x", 40 * MB, world.source, b)

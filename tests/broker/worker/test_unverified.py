@@ -49,7 +49,7 @@ async def copied(world: World, origin: str, to: str, size: int = 1000, lenient: 
 
 @pytest.mark.sampled(2)
 @ROUTES
-async def test_what_cannot_be_verified_fails(world, origin, to):
+async def test_a_copy_that_cannot_be_verified_fails(world, origin, to):
     task, done, _, arrived, _ = await copied(world, origin, to)
     assert (task.status, task.error_code, done, arrived) == ("FAILED", "VERIFY_CHECKSUM", [], {})
     assert f"{to} have no checksum algorithm in common" in task.error
@@ -59,7 +59,7 @@ async def test_what_cannot_be_verified_fails(world, origin, to):
 
 @pytest.mark.sampled(2)
 @ROUTES
-async def test_where_the_admin_wants_it_it_is_copied_and_shown_as_unverified(world, origin, to):
+async def test_unverified_copies_are_made_and_shown_if_the_admin_allows_them(world, origin, to):
     task, (done,), events, arrived, content = await copied(world, origin, to, lenient=True)
     assert (task.status, task.files_unverified, arrived) == ("SUCCEEDED", 1, {"x": content})
     assert (done["checksum"], done["verified"]) == (None, False)
@@ -68,7 +68,7 @@ async def test_where_the_admin_wants_it_it_is_copied_and_shown_as_unverified(wor
 
 @pytest.mark.sampled(2)
 @ROUTES
-async def test_who_wants_nothing_verified_gets_it_unverified(world, origin, to):
+async def test_a_task_without_verification_is_copied_unverified(world, origin, to):
     task, (done,), events, arrived, content = await copied(world, origin, to, verify_checksum=False)
     assert (task.status, task.files_unverified, arrived) == ("SUCCEEDED", 0, {"x": content})
     assert not done["verified"]
@@ -82,34 +82,34 @@ async def test_an_empty_file_needs_no_checksum(world, to):
     assert "UNVERIFIED" not in events
 
 
-async def test_a_checksum_that_was_told_is_never_waived(world):
+async def test_a_given_checksum_is_never_waived(world):
     task, _, _, arrived, _ = await copied(world, "source", "sink", lenient=True, checksum="md5:" + "0" * 32)
     assert (task.status, arrived) == ("FAILED", {})
 
 
-@pytest.mark.parametrize(("said", "copies"), [("", False), ("[transfers]\ncopy_unverified = true\n", True)])
-async def test_the_toml_says_so(database, tmp_path, said, copies):
-    (tmp_path / "broker.toml").write_text(said)
+@pytest.mark.parametrize(("toml", "copies"), [("", False), ("[transfers]\ncopy_unverified = true\n", True)])
+async def test_the_config_file_sets_copy_unverified(database, tmp_path, toml, copies):
+    (tmp_path / "broker.toml").write_text(toml)
     assert configured(Settings(database), tmp_path / "broker.toml").copy_unverified is copies
 
 
-@pytest.mark.parametrize("said", ["transfers = 1", "[transfers]\ncopy_unverified = 1", "[transfers]\nx = true"])
-async def test_a_toml_that_makes_no_sense_is_refused(database, tmp_path, said):
-    (tmp_path / "broker.toml").write_text(said)
+@pytest.mark.parametrize("toml", ["transfers = 1", "[transfers]\ncopy_unverified = 1", "[transfers]\nx = true"])
+async def test_an_invalid_toml_is_refused(database, tmp_path, toml):
+    (tmp_path / "broker.toml").write_text(toml)
     with pytest.raises(Invalid, match="transfers"):
         configured(Settings(database), tmp_path / "broker.toml")
 
 
 @pytest.mark.sampled(2)
-@pytest.mark.parametrize("told", [f"sha384:{'0' * 96}", "crc32:00000000"], ids=["sha384", "crc32"])
+@pytest.mark.parametrize("checksum", [f"sha384:{'0' * 96}", "crc32:00000000"], ids=["sha384", "crc32"])
 @pytest.mark.parametrize("origin", ["catalogue", "source"])
-async def test_a_checksum_that_no_server_computes_is_not_forgotten(servers, database, tmp_path, origin, told):
+async def test_a_checksum_that_no_server_computes_is_not_forgotten(servers, database, tmp_path, origin, checksum):
     """The stored checksum differs from the file's; equal replicas and an equal copy prove nothing."""
     async with world_at(servers, database, tmp_path) as world, working(world):
         content = write(world.source.root, {"a": 3000})["a"]
         if origin == "catalogue":
             await register(world, "cms:a", content, world.source, told=False)
-        item = Item(source="/cms/a" if origin == "catalogue" else "/a", destination="/x", checksum=told)
+        item = Item(source="/cms/a" if origin == "catalogue" else "/a", destination="/x", checksum=checksum)
         task = await world.over(await world.submit("TRANSFER", [item], "sink", origin))
     assert task.status == "FAILED"
     assert not (world.sink.root / "x").exists()

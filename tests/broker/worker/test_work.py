@@ -140,7 +140,7 @@ async def test_a_poisoned_file_stops_only_itself(opened):
     assert (done.status, done.succeeded, done.failed, done.error) == ("FAILED", 2, 1, "poison")
 
 
-async def test_what_a_worker_records_late_does_not_count(opened):
+async def test_late_results_of_a_dead_worker_do_not_count(opened):
     tasks = Tasks(opened, Announcements())
     number, _ = await tasks.submit(task("/a"))
     async with opened.write() as connection:
@@ -157,7 +157,7 @@ async def test_what_a_worker_records_late_does_not_count(opened):
         assert await works.complete("quick", [WorkResult(second, "succeeded")], time.time()) == {second.lease}
 
 
-async def test_what_was_lost_with_a_worker_is_done_alone(opened):
+async def test_work_lost_with_a_worker_is_done_alone(opened):
     tasks = Tasks(opened, Announcements())
     number, _ = await tasks.submit(task("/a", "/b", "/c"))
     async with opened.write() as connection:
@@ -201,7 +201,7 @@ async def test_two_results_for_one_lease_count_once(opened):
         assert (known.succeeded, known.failed) == (1, 0)
 
 
-async def test_of_many_results_those_count_whose_leases_are_held(opened):
+async def test_only_results_whose_leases_are_held_count(opened):
     tasks = Tasks(opened, Announcements())
     number, _ = await tasks.submit(task("/a", "/b", "/c"))
     async with opened.write() as connection:
@@ -217,11 +217,11 @@ async def test_of_many_results_those_count_whose_leases_are_held(opened):
         assert (again.source, again.lease) == (lost.source, (lost.id, lost.leases + 1))
 
 
-async def test_a_task_says_what_gives_trouble_until_something_succeeds(opened):
+async def test_a_task_shows_its_last_error_until_something_succeeds(opened):
     tasks = Tasks(opened, Announcements())
     number, _ = await tasks.submit(task("/a", "/b", "/c"))
 
-    async def told(*results: WorkResult) -> tuple[object, ...]:
+    async def status_after(*results: WorkResult) -> tuple[object, ...]:
         async with opened.write() as connection:
             await WorkStore(connection).complete("w", results, time.time())
             await Stored(connection).finish([number], time.time())
@@ -232,21 +232,23 @@ async def test_a_task_says_what_gives_trouble_until_something_succeeds(opened):
     async with opened.write() as connection:
         await WorkerStore(connection).enrol("w", "", "here")
         a, b, c = await WorkStore(connection).lease(number, "w", ["look"], True, 10, 10, time.time())
-    assert await told() == (True, "OK", None)
+    assert await status_after() == (True, "OK", None)
     trouble = (False, "CONNECT_FAILED", "no answer")
-    assert await told(WorkResult(a, "pending", error_code="CONNECT_FAILED", error="no answer")) == trouble
-    assert await told(WorkResult(b, "succeeded")) == (True, "OK", None)
-    assert await told(WorkResult(c, "pending", error_code="CONNECT_FAILED", error="no answer")) == trouble
+    assert await status_after(WorkResult(a, "pending", error_code="CONNECT_FAILED", error="no answer")) == trouble
+    assert await status_after(WorkResult(b, "succeeded")) == (True, "OK", None)
+    assert await status_after(WorkResult(c, "pending", error_code="CONNECT_FAILED", error="no answer")) == trouble
     async with opened.write() as connection:
         a, c = await WorkStore(connection).lease(number, "w", ["look"], True, 10, 10, time.time())
-    assert await told(WorkResult(a, "succeeded"), WorkResult(c, "pending", error_code="TIMEOUT", error="slow")) == (
+    assert await status_after(
+        WorkResult(a, "succeeded"), WorkResult(c, "pending", error_code="TIMEOUT", error="slow")
+    ) == (
         False,
         "TIMEOUT",
         "slow",
     )
     async with opened.write() as connection:
         (c,) = await WorkStore(connection).lease(number, "w", ["look"], True, 10, 10, time.time())
-    assert await told(WorkResult(c, "skipped", error_code="TIMEOUT", error="slow")) == (None, None, None)
+    assert await status_after(WorkResult(c, "skipped", error_code="TIMEOUT", error="slow")) == (None, None, None)
     over = await tasks.one(ANN, number)
     assert (over.status, over.error_code, over.error) == ("SUCCEEDED", None, None)
 
@@ -393,7 +395,7 @@ async def test_work_that_is_found_twice_is_done_once(opened):
         assert [work.size for work in small] == [0, 1, 2]
 
 
-async def test_of_work_that_is_planned_twice_at_once_the_first_counts(opened):
+async def test_the_first_of_two_plans_for_the_same_work_counts(opened):
     number, _ = await Tasks(opened, Announcements()).submit(task("/a"))
     async with opened.write() as connection:
         assert (

@@ -96,7 +96,7 @@ async def test_a_killed_workers_files_are_done_by_others_and_none_that_was_done_
     assert len(again) <= FILES - done
 
 
-async def test_of_a_dataset_that_a_killed_worker_copied_nothing_half_written_is_left(world, workers):
+async def test_partial_copies_of_a_killed_worker_are_deleted(world, workers):
     first = workers.start()
     number = await half_copied(world)
     first.kill()
@@ -108,7 +108,7 @@ async def test_of_a_dataset_that_a_killed_worker_copied_nothing_half_written_is_
 
 
 @pytest.mark.long
-async def test_a_worker_that_is_told_to_end_gives_back_what_it_has(world, workers):
+async def test_a_terminated_worker_gives_back_its_leases(world, workers):
     files = write(world.source.root / "d", {f"f{i}": 1000 for i in range(FILES)})
     first = workers.start()
     number = await world.submit("TRANSFER", TREE)
@@ -161,7 +161,7 @@ async def test_a_broker_that_is_killed_goes_on_where_it_was(database, tmp_path):
         assert len([attempt for _, attempt in await attempts(world, number) if attempt > 1]) <= FILES - done
 
 
-async def test_of_a_dataset_that_a_killed_broker_copied_nothing_half_written_is_left(database, tmp_path):
+async def test_partial_copies_of_a_killed_broker_are_deleted(database, tmp_path):
     if not database.startswith("sqlite"):
         pytest.skip("on PostgreSQL others work")
     async with world_of(database, tmp_path) as world:

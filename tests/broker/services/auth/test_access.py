@@ -49,7 +49,7 @@ async def test_every_route_declares_its_policy(broker):
         assert isinstance(route, Guarded), f"{route.path} reads bodies before it asks"
 
 
-async def test_every_path_of_the_document_is_closed_to_who_has_no_token(broker):
+async def test_every_documented_path_requires_a_token(broker):
     open_paths = {"/healthz", "/readyz", "/metrics", "/ga4gh/drs/v1/service-info"}
     nobody = broker.with_headers({})
     for path, methods in (await nobody.get("/openapi.json")).json()["paths"].items():
@@ -81,7 +81,7 @@ async def test_a_role_may_what_it_may_and_no_more(broker, method, path, body, le
         {"X-Forwarded-User": "admin", "X-Rucio-Account": "root"},
     ],
 )
-async def test_who_is_nobody_is_told_how_to_be_somebody(broker, headers):
+async def test_a_request_without_a_valid_token_gets_401_and_a_remedy(broker, headers):
     answer = await broker.with_headers(headers).get("/broker/v1/datasets")
     assert answer.status_code == 401
     assert answer.headers["WWW-Authenticate"] == "Bearer"
@@ -89,7 +89,7 @@ async def test_who_is_nobody_is_told_how_to_be_somebody(broker, headers):
 
 
 @pytest.mark.parametrize("path", ["/broker/v1/sites/X", "/broker/v1/datasets/x"])
-async def test_no_body_is_read_of_who_may_not(broker, path):
+async def test_no_body_is_read_before_the_role_is_checked(broker, path):
     read = False
 
     async def body() -> AsyncIterator[bytes]:
@@ -221,7 +221,7 @@ async def test_anonymous_reading_is_a_choice(database):
         assert (await nobody.put("/broker/v1/sites/X", json={"name": "X"})).status_code == 403
 
 
-async def test_who_asks_too_often_is_told_to_wait(database):
+async def test_too_many_requests_get_429_with_a_retry_time(database):
     async with running(Settings(database, requests_per_second=5)) as broker:
         reader, other = await broker.client("reader"), await broker.client("transfer")
         answers = [await reader.get("/broker/v1/whoami") for _ in range(30)]
@@ -231,10 +231,10 @@ async def test_who_asks_too_often_is_told_to_wait(database):
         assert (await other.get("/broker/v1/whoami")).status_code == 200
 
 
-async def test_who_sends_wrong_tokens_is_told_to_wait(broker: Broker):
+async def test_too_many_wrong_tokens_get_429_with_a_retry_time(broker: Broker):
     reader, wrong = await broker.client("reader"), broker.with_headers({"Authorization": "Bearer cogetb_wrong"})
-    told = [(await wrong.get("/broker/v1/whoami")).status_code for _ in range(40)]
-    assert told == [401] * 30 + [429] * 10
+    statuses = [(await wrong.get("/broker/v1/whoami")).status_code for _ in range(40)]
+    assert statuses == [401] * 30 + [429] * 10
     for kind in ("cogetb_other", "a.b.c", "x"):
         refused = await wrong.get("/v0.10/task_list", headers={"Authorization": f"Bearer {kind}"})
         assert (refused.status_code, 0 < int(refused.headers["Retry-After"]) <= 60) == (429, True)

@@ -63,7 +63,7 @@ async def test_an_answer_without_end_takes_no_memory(server):
 @pytest.mark.parametrize(
     "body", [b"", b"[]", b"1", b"null", b"[" * 500_000, b'{"a": ' * 100_000, b"1" * 4301, b"\xff", b"x" * (LARGEST + 1)]
 )
-async def test_what_is_no_document_is_refused(body):
+async def test_an_invalid_document_is_refused(body):
     async with answering(body) as port:
         with pytest.raises(ValueError, match=r"."):
             await document(f"http://127.0.0.1:{port}/")

@@ -24,7 +24,7 @@ def test_very_many_addresses_are_forgotten_in_the_order_in_which_they_began(monk
     assert len(guesses._made) == 3
 
 
-def test_those_whose_time_is_over_go_first(monkeypatch):
+def test_the_oldest_attempts_are_dropped_first(monkeypatch):
     monkeypatch.setattr(module, "MOST", 3)
     now = 0.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
@@ -50,7 +50,7 @@ def test_addresses_of_one_network_are_one():
     guesses.failed("2001:db8:0:1::1")
 
 
-def test_who_is_wrong_with_one_credential_holds_up_no_other():
+def test_wrong_attempts_with_one_credential_delay_no_other():
     guesses = Attempts(2, 60)
     for _ in range(2):
         guesses.failed("192.0.2.1", "a")
@@ -66,7 +66,7 @@ ATTEMPTS = st.lists(st.tuples(st.integers(1, 4), st.sampled_from(["", "a", "b", 
 
 
 @given(ATTEMPTS)
-def test_no_more_are_let_through_than_may_and_no_more_are_kept(attempts):
+def test_the_limit_of_attempts_holds_for_each_address_and_credential(attempts):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "MOST", 100)
         guesses, through = Attempts(3, 60), Counter[tuple[int, str]]()
@@ -80,7 +80,7 @@ def test_no_more_are_let_through_than_may_and_no_more_are_kept(attempts):
 
 
 @given(ATTEMPTS)
-def test_what_is_kept_is_bounded(attempts):
+def test_the_number_of_kept_attempts_is_bounded(attempts):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "MOST", 3)
         guesses = Attempts(100, 60)

@@ -30,7 +30,7 @@ def test_off_a_terminal_it_is_in_a_file_for_its_owner_alone(tmp_path, mask):
 
 
 @pytest.mark.parametrize("plant", ["file", "link", "dangling"])
-def test_nothing_that_is_there_is_followed_or_overwritten(tmp_path, plant):
+def test_existing_files_and_links_are_neither_followed_nor_overwritten(tmp_path, plant):
     there, other = tmp_path / "b.sqlite.admin-token", tmp_path / "other"
     if plant == "file":
         there.write_text("old")
@@ -52,7 +52,7 @@ def test_nothing_that_is_there_is_followed_or_overwritten(tmp_path, plant):
         ({"STATE_DIRECTORY": "", "XDG_STATE_HOME": "{}/state"}, "state/coget/coget-broker.admin-token"),
     ],
 )
-def test_of_a_server_of_databases_it_is_where_state_is(server, monkeypatch, tmp_path, variables, place):
+def test_with_a_database_server_it_is_in_the_state_directory(server, monkeypatch, tmp_path, variables, place):
     for name, value in variables.items():
         monkeypatch.setenv(name, value.format(tmp_path, tmp_path))
     with BrokerProcess(server.create(), tmp_path) as broker:
@@ -77,12 +77,12 @@ def test_on_a_terminal_it_is_shown(tmp_path):
     os.close(end)
     bound = threading.Timer(SECONDS, process.kill)
     bound.start()
-    said = ""
-    while "Press CTRL" not in said:  # after the child's end, reading is an error
-        said += os.read(terminal, 65536).decode()
+    output = ""
+    while "Press CTRL" not in output:  # after the child's end, reading is an error
+        output += os.read(terminal, 65536).decode()
     bound.cancel()
-    url = said.partition("running on ")[2].split()[0]
-    token = said.partition("shown only now: ")[2].split()[0]
+    url = output.partition("running on ")[2].split()[0]
+    token = output.partition("shown only now: ")[2].split()[0]
     answer = httpx.get(f"{url}{WHOAMI}", headers={"Authorization": f"Bearer {token}"}, timeout=SECONDS)
     process.terminate()
     process.wait(SECONDS)

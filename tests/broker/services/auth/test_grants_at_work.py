@@ -45,12 +45,12 @@ async def _number(world: World) -> str:
     return (await world.admin.get("/broker/v1/collections/from here")).json()["id"]
 
 
-async def _fails(world: World, number: str, says: str) -> None:
+async def _fails(world: World, number: str, message: str) -> None:
     await _paused(world, number, False)
     while (task := (await world.admin.get(f"{TASKS}/{number}")).json())["completed_at"] is None:
         assert time.time() < task["deadline"]
     assert (task["status"], task["error"]["code"]) == ("FAILED", "PERMISSION_DENIED")
-    assert says in task["error"]["message"]
+    assert message in task["error"]["message"]
     events = (await world.admin.get(f"{TASKS}/{number}/events")).json()["events"]
     assert "PERMISSION_DENIED" in {each["code"] for each in events}
     assert task["bytes_transferred"] == 0
@@ -80,7 +80,7 @@ async def test_a_token_that_was_revoked_moves_no_bytes(world):
     await _fails(world, number, "token")
 
 
-async def test_an_admin_who_is_none_any_more_reads_nothing(world):
+async def test_a_task_fails_after_its_owner_loses_the_admin_role(world):
     chief = await world.broker.factory.access.issue("tests", NewToken(subject="chief", role="admin"))
     number = await _waiting(world, world.broker.with_headers({"Authorization": f"Bearer {chief.token}"}))
     assert (await world.admin.delete(f"/broker/v1/tokens/{chief.id}")).status_code == 204
@@ -99,12 +99,12 @@ async def test_a_deadline_is_at_most_a_hundred_years_away(world, seconds):
     answer = await world.ann.post(TASKS, json=late)
     assert (answer.status_code, answer.json()["error"]["code"]) == (422, "invalid")
     number = await _waiting(world, world.ann)
-    for said in ("9999-12-31", "2999-01-01T00:00:00+00:00"):
-        answer = await world.ann.put(f"/v0.10/task/{number}", json={"deadline": said})
+    for deadline in ("9999-12-31", "2999-01-01T00:00:00+00:00"):
+        answer = await world.ann.put(f"/v0.10/task/{number}", json={"deadline": deadline})
         assert answer.status_code == 400
 
 
-async def test_a_user_has_one_rule_for_a_path_however_they_are_named(world):
+async def test_a_user_has_one_rule_for_a_path_under_all_names(world):
     known, unknown = identity("ann"), identity("zoe")
     for name in (str(known), str(known).upper(), f"urn:uuid:{known}", known.hex):
         await grant(world.admin, "to", name, "r")
@@ -122,9 +122,9 @@ async def test_a_user_has_one_rule_for_a_path_however_they_are_named(world):
     ]
 
 
-@pytest.mark.parametrize("said", ["/data", "data/", "/data/../data", "~/data", "//data/."])
-async def test_the_path_of_a_rule_is_said_back_as_it_counts(world, said):
-    rule = {"principal_type": "all_authenticated_users", "path": said, "permissions": "r"}
+@pytest.mark.parametrize("path", ["/data", "data/", "/data/../data", "~/data", "//data/."])
+async def test_the_path_of_a_rule_is_returned_in_normal_form(world, path):
+    rule = {"principal_type": "all_authenticated_users", "path": path, "permissions": "r"}
     answer = await world.admin.post("/broker/v1/collections/to/rules", json=rule)
     assert (answer.status_code, answer.json()["path"]) == (201, "/data/")
 
@@ -164,7 +164,7 @@ LINKS = [
 
 
 @pytest.mark.parametrize("how", ["item", "keep"])
-async def test_no_link_leads_to_what_is_not_granted(world, how):
+async def test_no_link_leads_outside_of_the_granted_paths(world, how):
     eve = await somebody(world.broker, "eve")
     await grant(world.admin, "from here", "eve", "r")
     for path, permissions in (("/mine/", "rw"), ("/open/", "r")):

@@ -114,7 +114,7 @@ async def test_a_token_of_another_server_counts_with_the_roles_of_its_scopes(bro
     assert (status, "has no role here" in refused["error"]["message"]) == (403, True)
 
 
-async def test_it_speaks_in_nobody_elses_name(server, settings):
+async def test_it_accepts_only_its_own_issuer(server, settings):
     other = server.settings(issuer="https://iam.example/")
     async with running(settings._replace(introspection=other)) as broker:
         assert (await _asked(broker, server.token()))[0] == 401
@@ -124,11 +124,11 @@ async def test_it_speaks_in_nobody_elses_name(server, settings):
         assert (status, Foreign.read(caller["subject"]).issuer) == (200, server.process.url)
 
 
-async def test_what_it_does_not_know_is_refused(broker, server, caplog):
-    before, said = server.asked(), "the token is unknown, expired or revoked"
+async def test_unknown_tokens_are_refused(broker, server, caplog):
+    before, message = server.asked(), "the token is unknown, expired or revoked"
     for token in ("elsewhere_nonsense", "x", "a.b.c", "a" * 4000):
         status, answer = await _asked(broker, token)
-        assert (status, answer["error"]["message"]) == (401, said)
+        assert (status, answer["error"]["message"]) == (401, message)
         assert token not in caplog.text or len(token) < 4
     assert server.asked() == before + 4
 
@@ -148,7 +148,7 @@ async def test_an_answer_is_believed_for_a_moment(broker, server):
     assert server.asked() == count + 1
 
 
-async def test_our_own_tokens_are_shown_to_nobody(broker, server):
+async def test_our_own_tokens_are_not_introspected(broker, server):
     before = server.asked()
     ours = await broker.factory.access.issue("tests", NewToken(subject="ann", role="reader"))
     assert (await _asked(broker, ours.token))[1]["subject"] == "ann"
@@ -156,7 +156,7 @@ async def test_our_own_tokens_are_shown_to_nobody(broker, server):
     assert server.asked() == before
 
 
-async def test_tokens_of_a_known_issuer_are_shown_to_nobody(server, settings):
+async def test_tokens_of_a_known_issuer_are_not_introspected(server, settings):
     known = Issuer("https://iam.example/", ("us",), {})
     parts = ({"alg": "RS256"}, {"iss": known.url})
     token = ".".join(base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts)
@@ -166,7 +166,7 @@ async def test_tokens_of_a_known_issuer_are_shown_to_nobody(server, settings):
     assert server.asked() == before
 
 
-async def test_a_token_for_somebody_else_is_refused(server, settings):
+async def test_a_token_for_another_audience_is_refused(server, settings):
     async with running(settings._replace(introspection=server.settings(audience=("others",)))) as broker:
         assert (await _asked(broker, server.token()))[0] == 401
 
@@ -194,11 +194,11 @@ async def test_a_server_that_does_not_answer_is_not_waited_for(server, settings,
 
 
 async def test_a_token_that_lasts_longer_than_numbers_count_is_believed_for_a_moment(server, settings):
-    said = {"active": True, "exp": 10**400, "aud": [server.client], "sub": "ann", "scope": TRANSFER}
+    reply = {"active": True, "exp": 10**400, "aud": [server.client], "sub": "ann", "scope": TRANSFER}
 
     async def answered(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
-        body = json.dumps(said).encode()
+        body = json.dumps(reply).encode()
         writer.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
         await writer.drain()
 
@@ -238,7 +238,7 @@ def test_it_is_read_from_a_file(tmp_path):
         GOOD.replace('{ x = "reader" }', '"reader"'),
     ],
 )
-def test_a_file_without_sense_is_refused_by_name(tmp_path, text):
+def test_an_invalid_file_is_refused_by_name(tmp_path, text):
     path = tmp_path / "broker.toml"
     path.write_text(text)
     path.chmod(0o600)

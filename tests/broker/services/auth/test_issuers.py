@@ -39,9 +39,9 @@ class Provider(NamedTuple):
             "exp": time.time() + 600,
             "scope": "openid storage.read:/",
         }
-        said = {name: value for name, value in {**usual, **claims}.items() if value is not None}
+        payload = {name: value for name, value in {**usual, **claims}.items() if value is not None}
         key = self.rsa if algorithm == "RS256" else self.ec
-        return jwt.encode(said, key, algorithm, {"kid": kid or algorithm})
+        return jwt.encode(payload, key, algorithm, {"kid": kid or algorithm})
 
 
 @pytest.fixture(scope="module")
@@ -131,13 +131,13 @@ def _of_nobody(provider: Provider) -> dict[str, str]:
     }
 
 
-async def test_what_is_wrong_with_a_token_is_refused_in_the_same_words(broker, provider):
+async def test_every_invalid_token_is_refused_with_the_same_message(broker, provider):
     for what, token in _of_nobody(provider).items():
         status, answer = await _asked(broker, token)
         assert (status, answer["error"]["message"]) == (401, "the token is not valid here"), what
 
 
-async def test_a_token_that_has_expired_is_told_so_where_others_make_up_theirs(broker, provider):
+async def test_an_expired_token_gets_401_while_made_up_ones_are_limited(broker, provider):
     """Failed attempts count per subject, as signed by the issuer."""
     old = provider.token(exp=time.time() - 1)
     head, claims, _ = old.split(".")
@@ -149,7 +149,7 @@ async def test_a_token_that_has_expired_is_told_so_where_others_make_up_theirs(b
     assert (await _asked(broker, provider.token()))[0] == 200
 
 
-async def test_a_good_token_without_a_role_is_told_so(broker, provider):
+async def test_a_valid_token_without_a_role_is_refused_with_the_reason(broker, provider):
     status, answer = await _asked(broker, provider.token(scope="openid"))
     assert (status, f"ann@{provider.url} has no role here" in answer["error"]["message"]) == (403, True)
 
@@ -197,6 +197,6 @@ def test_issuers_are_read_from_a_file(tmp_path):
         "{",
     ],
 )
-def test_a_file_without_sense_is_refused_by_name(tmp_path, text):
+def test_an_invalid_file_is_refused_by_name(tmp_path, text):
     with pytest.raises(Invalid, match=r"broker\.toml"):
         issuers(_file(text)(tmp_path))

@@ -45,7 +45,7 @@ def test_its_token_gives_the_role_of_the_group(broker, providers):
     assert (stranger.status_code, stranger.json()["error"]["code"]) == (403, "forbidden")
 
 
-def test_its_token_for_somebody_else_and_one_that_expired_are_refused(broker, providers):
+def test_tokens_that_are_expired_or_for_another_audience_are_refused(broker, providers):
     for token in (providers[0].token("ann", "another-service"), providers[1].token("ann")):
         answer = _whoami(broker, token)
         assert (answer.status_code, answer.json()["error"]["message"]) == (401, "the token is not valid here")

@@ -68,10 +68,10 @@ def _there(browser: Browser, page: Page, subject: str) -> Page:
     return Page(browser.client.post(browser.open(page.links[0]).url, data={"sub": subject}))
 
 
-def test_the_provider_says_who_somebody_is_and_the_cli_is_logged_in(broker, browser, provider, tmp_path):
+def test_the_provider_identifies_the_user_and_the_cli_is_logged_in(broker, browser, provider, tmp_path):
     home = Globus(tmp_path / "home", broker.url)
-    said = home.cli("login", "--no-local-server", status=1).stdout
-    link = next(line for line in said.splitlines() if line.startswith("http"))
+    output = home.cli("login", "--no-local-server", status=1).stdout
+    link = next(line for line in output.splitlines() if line.startswith("http"))
     page = _there(browser, browser.open(link), "ann")
     assert "Continue as ann@127.0.0.1" in page.text
     shown = browser.send(page)
@@ -81,12 +81,12 @@ def test_the_provider_says_who_somebody_is_and_the_cli_is_logged_in(broker, brow
     assert home.json("api", "transfer", "GET", "/broker/v1/whoami")["role"] == "transfer"
 
 
-def test_who_has_no_role_gets_no_further(broker, browser, provider):
+def test_a_login_without_a_role_is_refused(broker, browser, provider):
     page = _there(browser, browser.open(_asked(broker)), "bob")
     assert (page.status, f"bob@{provider.url} has no role here" in page.text) == (403, True)
 
 
-def test_who_has_lost_all_roles_has_nothing_left_of_earlier_logins(broker, browser, provider, tmp_path):
+def test_losing_all_roles_ends_earlier_logins(broker, browser, provider, tmp_path):
     member = {"groups": ["/lab"]}
     assert httpx.put(f"{provider.url}/users/cat", json=member, timeout=PATIENCE).status_code == 204
     assert "Continue as cat@127.0.0.1" in _there(browser, browser.open(_asked(broker)), "cat").text
@@ -99,13 +99,13 @@ def test_who_has_lost_all_roles_has_nothing_left_of_earlier_logins(broker, brows
     assert "Continue as" not in browser.open(_asked(broker)).text
 
 
-def test_who_says_no_there_is_told_so(broker, browser):
+def test_a_login_denied_at_the_provider_is_reported(broker, browser):
     page = browser.open(browser.open(_asked(broker)).links[0])
     denied = Page(browser.client.post(page.url, data={"action": "deny"}))
     assert (denied.status, "refused the login" in denied.text) == (401, True)
 
 
-def test_only_the_browser_that_went_away_comes_back(broker, browser, tmp_path):
+def test_only_the_browser_that_began_a_login_completes_it(broker, browser, tmp_path):
     page = browser.open(browser.open(_asked(broker)).links[0])
     sent = browser.client.post(page.url, data={"sub": "ann"}, follow_redirects=False)
     back = sent.headers["Location"]
@@ -119,7 +119,7 @@ def test_only_the_browser_that_went_away_comes_back(broker, browser, tmp_path):
     assert browser.open(back).status == 401
 
 
-def test_a_provider_that_is_down_is_told_so(empty_database, tmp_path, browser):
+def test_a_provider_that_is_down_is_reported(empty_database, tmp_path, browser):
     _configure(tmp_path, "http://127.0.0.1:9")
     with BrokerProcess(empty_database, tmp_path, "", "--config", "broker.toml") as broker:
         page = browser.open(browser.open(_asked(broker)).links[0])
@@ -135,7 +135,7 @@ def test_a_provider_that_is_down_is_told_so(empty_database, tmp_path, browser):
         ('client_id = "coget"', 'client_id = "coget"\nsurprise = "x"'),
     ],
 )
-def test_a_file_without_sense_is_refused_by_name(tmp_path, change):
+def test_an_invalid_file_is_refused_by_name(tmp_path, change):
     file = tmp_path / "broker.toml"
     file.write_text(CONFIG.replace(*change).format(url="https://iam.example"))
     file.chmod(0o600)

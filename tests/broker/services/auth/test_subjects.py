@@ -53,7 +53,7 @@ def test_no_two_people_are_one_subject():
 
 
 @pytest.mark.parametrize("sub", ["", None, 5, ["alice"], {"a": 1}, True, "x" * 256, "\u00e4" * 128, "a\ud800"])
-def test_who_is_nobody_is_refused_and_never_cut(sub):
+def test_an_invalid_sub_is_refused_and_never_shortened(sub):
     with pytest.raises(ValueError, match="its sub"):
         Foreign.of(sub, CMS)
 
@@ -69,7 +69,7 @@ FORMS = [
 
 
 @pytest.mark.parametrize("subject", [*RESERVED, *FORMS, "a lice", "a%20lice", "", "x" * 201, "\u00e4"])
-def test_what_nobody_may_be_called(subject):
+def test_reserved_subjects_are_refused(subject):
     assert refusal(subject)
 
 
@@ -188,7 +188,7 @@ CLEAR = {
 }
 
 
-def test_subjects_of_which_nobody_can_say_whose_they_are_are_locked(empty_database):
+def test_ambiguous_subjects_are_locked(empty_database):
     every = [*UNCLEAR, *CLEAR]
     address = _old(empty_database, lambda c: fill(c, every, "login"))
     assert not upgrade(address, NAMERS)
@@ -211,7 +211,7 @@ def test_a_token_that_an_admin_issued_makes_a_name_ours_or_unclear(empty_databas
 
 
 @pytest.mark.parametrize("issued", [False, True])
-def test_who_named_people_has_to_be_said(empty_database, issued):
+def test_the_upgrade_requires_the_issuer_of_old_logins(empty_database, issued):
     kind = "token" if issued else "login"
     address = _old(empty_database, lambda c: fill(c, ["bob@elsewhere.example"], kind))
     if issued:

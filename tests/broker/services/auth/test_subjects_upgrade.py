@@ -72,9 +72,11 @@ class Old:
         client = str(uuid4())
         self.add("clients", id=client, name="a program", made_by="root", created_at=now)
         for name, server, scopes in (("access", TRANSFER, ALL), ("auth", AUTH, "openid"), ("refresh", TRANSFER, ALL)):
-            said = {"kind": "refresh" if name == "refresh" else "access", "server": server, "scopes": scopes}
+            columns = {"kind": "refresh" if name == "refresh" else "access", "server": server, "scopes": scopes}
             given = {"client_id": client, "parent_id": parent, "expires_at": now + 9e5, "login_at": now}
-            self.add("tokens", hash=hashed(f"cogetb_{mine}{name}"), subject=subject, role="transfer", **said, **given)
+            self.add(
+                "tokens", hash=hashed(f"cogetb_{mine}{name}"), subject=subject, role="transfer", **columns, **given
+            )
         self.add("bookmarks", id=str(uuid4()), owner=subject, name="mine", collection_id=str(uuid4()), path="/")
         tasks = {"id": str(uuid4()), "submission_id": str(uuid4()), "kind": "DELETE", "status": "ACTIVE"}
         self.add("tasks", owner=subject, source=str(uuid4()), label="mine", options="{}", deadline=now + 9e5, **tasks)
@@ -132,10 +134,10 @@ async def _has(client: httpx.AsyncClient) -> set[str]:
 EVERYTHING = {"mine", "own", "by id", "by name"}
 
 
-async def test_who_is_clear_keeps_uuid_tokens_grants_and_all_that_is_theirs(empty_database, tmp_path, config, realms):
+async def test_an_unambiguous_subject_keeps_its_uuid_tokens_and_grants(empty_database, tmp_path, config, realms):
     old, new = f"alice@{ALONE}", f"alice@{realms.url('alone', ALONE)}"
-    said = _upgraded(empty_database, tmp_path, config, old)
-    assert "locked" not in said
+    output = _upgraded(empty_database, tmp_path, config, old)
+    assert "locked" not in output
     settings = Settings(empty_database, public_url="https://broker.example")
     async with running(configured(settings, config)) as broker:
         for token in (realms.token("alone", "alice", ALONE), f"cogetb_{old}-access"):
@@ -153,7 +155,7 @@ async def test_who_is_clear_keeps_uuid_tokens_grants_and_all_that_is_theirs(empt
         assert (await newcomer.get("/v2/oauth2/userinfo")).json()["sub"] != info["sub"]
 
 
-async def test_who_left_nothing_but_a_uuid_in_somebodys_rule_keeps_it(empty_database, tmp_path, config, realms):
+async def test_a_subject_known_only_by_a_uuid_in_a_rule_keeps_it(empty_database, tmp_path, config, realms):
     with migration._connected(addressed(empty_database)) as connection:
         alembic.command.upgrade(migration._config(connection), "0011")
         old = Old(connection)
@@ -172,11 +174,11 @@ async def test_who_left_nothing_but_a_uuid_in_somebodys_rule_keeps_it(empty_data
         assert (await carol.get("/v2/oauth2/userinfo")).json()["sub"] == str(identity(f"carol@{ALONE}"))
 
 
-async def test_who_is_not_clear_is_locked_until_an_admin_assigns_them(empty_database, tmp_path, config, realms):
+async def test_an_ambiguous_subject_is_locked_until_an_admin_assigns_it(empty_database, tmp_path, config, realms):
     old, cms = "alice@127.0.0.1", f"alice@{realms.url('cms')}"
-    said = _upgraded(empty_database, tmp_path, config, old)
-    assert f"{old}  several issuers are at 127.0.0.1" in said
-    assert cms in said
+    output = _upgraded(empty_database, tmp_path, config, old)
+    assert f"{old}  several issuers are at 127.0.0.1" in output
+    assert cms in output
     settings = configured(Settings(empty_database), config)
     async with running(settings) as broker:
         for token in ("first", "access"):
@@ -203,9 +205,7 @@ async def test_who_is_not_clear_is_locked_until_an_admin_assigns_them(empty_data
         assert (info["sub"], info["preferred_username"]) == (str(identity(old)), cms)
 
 
-async def test_what_a_newcomer_has_too_is_not_lost_when_an_old_name_is_assigned(
-    empty_database, tmp_path, config, realms
-):
+async def test_assigning_an_old_name_keeps_what_the_new_subject_owns(empty_database, tmp_path, config, realms):
     old, cms = "alice@127.0.0.1", f"alice@{realms.url('cms')}"
     _upgraded(empty_database, tmp_path, config, old)
     settings = configured(Settings(empty_database), config)
@@ -255,7 +255,7 @@ REFUSED = [
 ]
 
 
-async def test_what_cannot_be_assigned_is_refused(tmp_path, config):
+async def test_invalid_assignments_are_refused(tmp_path, config):
     database = f"sqlite:///{tmp_path / 'old.sqlite'}"
     _upgraded(database, tmp_path, config, "alice@127.0.0.1", "a_lice@localhost")
     async with running(Settings(database)) as broker:
@@ -265,7 +265,7 @@ async def test_what_cannot_be_assigned_is_refused(tmp_path, config):
     _said("subject", "assign", "bob", "ann", "--database", database, status=2)
 
 
-async def test_work_of_who_is_locked_waits(tmp_path, config):
+async def test_work_of_a_locked_subject_waits(tmp_path, config):
     from broker.storage.lanes import LaneStore
 
     database = f"sqlite:///{tmp_path / 'old.sqlite'}"
@@ -282,7 +282,7 @@ async def test_work_of_who_is_locked_waits(tmp_path, config):
 
 
 @pytest.mark.parametrize("sub", ["", "x" * 256, "\u00e9" * 128])
-async def test_who_has_no_sub_that_counts_is_told_so(database, config, realms, sub):
+async def test_a_token_with_an_invalid_sub_is_refused_with_the_reason(database, config, realms, sub):
     async with running(configured(Settings(database), config)) as broker:
         answer = await _bearing(broker, realms.token("cms", sub)).get("/broker/v1/whoami")
         assert (answer.status_code, "its sub" in answer.json()["error"]["message"]) == (401, True)
@@ -307,7 +307,7 @@ async def test_people_of_two_issuers_of_one_host_have_nothing_in_common(database
 @pytest.mark.parametrize(
     "subject", ["anonymous", "Broker", "coget-broker", "ann@https://iam.example/", str(UUID(int=1))]
 )
-async def test_nobody_is_issued_what_is_reserved(broker, admin, subject):
+async def test_reserved_subjects_get_no_token_or_client(broker, admin, subject):
     answer = await admin.post("/broker/v1/tokens", json={"subject": subject})
     assert (answer.status_code, answer.json()["error"]["code"]) == (422, "invalid")
     with pytest.raises(BrokerError):

@@ -80,7 +80,7 @@ async def world(broker, stocked):
     return await user(broker, "reader", "reader")
 
 
-async def test_rows_of_one_subject_outrank_nobody(broker, world):
+async def test_reports_of_one_subject_do_not_change_the_ranking(broker, world):
     assert await ranked(world) == ["cern-1", "fnal-1", "cern-2"]
     mallory = await user(broker, "mallory")
     now = time.time()
@@ -110,7 +110,7 @@ async def test_against_one_honest_subject_a_second_one_has_no_majority(broker, s
     assert await ranked(await user(broker, "reader", "reader")) == ["cern-1", "fnal-1", "cern-2"]
 
 
-async def test_pairs_that_nobody_used_are_not_decided_by_one_subject_either(broker, world):
+async def test_one_subject_does_not_rank_the_replicas_of_an_unused_pair(broker, world):
     mallory = await user(broker, "mallory")
     await report(mallory, transfers("cern-2", 5000, 320, ended=time.time(), sink="ELSEWHERE"))
     await broker.settled()
@@ -119,7 +119,7 @@ async def test_pairs_that_nobody_used_are_not_decided_by_one_subject_either(brok
     assert [replica["endpoint"] for replica in found["replicas"]][-1] == "cern-2"
 
 
-async def test_what_ends_later_than_now_counts_as_now(broker, stocked, admin):
+async def test_a_transfer_that_ends_in_the_future_counts_as_ending_now(broker, stocked, admin):
     ann = await user(broker, "ann")
     now = time.time()
     row = {"id": "x", "source": "cern-1", "sink": "FNAL", "bytes": 100 * MB}
@@ -226,17 +226,17 @@ async def test_a_suspected_replica_comes_last(broker, world, stocked):
 
 
 @pytest.mark.parametrize("state", ["AVAILABLE", "BAD", "TEMPORARY_UNAVAILABLE", "UNAVAILABLE", "BEING_DELETED"])
-async def test_a_curators_word_stands(broker, stocked, state):
-    said = {"dataset": A, "endpoint": "cern-1", "state": state, "reason": "I have looked"}
+async def test_the_state_set_by_a_curator_stands(broker, stocked, state):
+    body = {"dataset": A, "endpoint": "cern-1", "state": state, "reason": "I have looked"}
     curator = await broker.client("curator")
-    assert (await curator.put("/broker/v1/replicas", json=said)).status_code == 200
+    assert (await curator.put("/broker/v1/replicas", json=body)).status_code == 200
     assert await mark(await user(broker, "mallory"), "cern-1") == state
     replicas = (await stocked.get(f"/broker/v1/datasets/{A}")).json()["replicas"]
     (kept,) = [each for each in replicas if each["endpoint"] == "cern-1"]
     assert (kept["state"], kept["reason"]) == (state, "I have looked")
 
 
-async def test_a_curators_word_by_an_import_stands(broker, stocked):
+async def test_the_state_set_by_an_import_stands(broker, stocked):
     line = {"name": A, "replicas": [{"endpoint": "cern-1", "state": "BAD", "reason": "disk lost"}]}
     await stocked.post("/broker/v1/import", content=json.dumps(line))
     mallory = await user(broker, "mallory")
@@ -251,7 +251,7 @@ async def test_a_curator_answers_what_was_reported(broker, stocked):
     assert await mark(await user(broker, "bob"), "cern-1") == "AVAILABLE"  # the first after the curator's decision
 
 
-async def test_what_one_subject_reported_is_undone_and_done_again(broker, stocked):
+async def test_ignoring_a_subject_undoes_its_reports_until_it_is_lifted(broker, stocked):
     mallory, ann = await user(broker, "mallory"), await user(broker, "ann")
     for name in ("cern-1", "fnal-1"):
         await mark(mallory, name)
@@ -288,12 +288,12 @@ def test_no_single_subject_takes_the_last_one_away(state, judged):
     assert after == state or after in ("AVAILABLE", "SUSPICIOUS")
 
 
-def test_of_many_that_are_reported_as_bad_one_is_left():
+def test_one_of_many_replicas_reported_as_bad_is_left():
     all_of_them = [ReplicaStanding(1, i, "AVAILABLE", False, True, True, [("ann", "wrong")]) for i in range(5)]
     assert sorted(changed_states(all_of_them).values()) == ["BAD"] * 4 + ["SUSPICIOUS"]
 
 
-async def test_a_broker_that_starts_hears_all_who_reported(broker, world, monkeypatch):
+async def test_a_broker_that_starts_reads_reports_of_every_user(broker, world, monkeypatch):
     """The result does not depend on how many transfers one user adds."""
     monkeypatch.setattr(forecasts, "EVERYWHERE", 75)  # of 160; for ann and bob all but cern-1
     mallory = await user(broker, "mallory")
@@ -318,7 +318,7 @@ async def test_many_subjects_of_a_pair_are_heard_in_bounded_memory(broker, stock
     assert len(cached.forecaster) == MOST
 
 
-def said(rate):
+def forecast_of(rate):
     return Forecast("x", None if rate is None else Rates(rate / 2, rate, rate * 2), None, 1, 1.0, "seen")
 
 
@@ -326,12 +326,12 @@ def said(rate):
     ("rates", "middle"),
     [([5], 5), ([5, 9000], 5), ([9000, 5], 9000), ([5, 9000, 6], 6), ([5, 6, 0.001, 9000], 5), ([None, 5, None], 5)],
 )
-def test_the_middle_of_what_is_said(rates, middle):
-    found = middle_of([said(rate) for rate in rates])
+def test_the_middle_of_forecasts_is_their_median(rates, middle):
+    found = middle_of([forecast_of(rate) for rate in rates])
     assert found is not None
     assert found.rates.p50 == middle
 
 
-def test_nothing_is_the_middle_of_nothing():
+def test_the_middle_of_no_forecasts_is_none():
     assert middle_of([]) is None
-    assert middle_of([said(None)]) is None
+    assert middle_of([forecast_of(None)]) is None

@@ -24,7 +24,7 @@ async def _import(client, content, **params) -> tuple[list[dict], dict]:
     return refused, end
 
 
-async def test_what_was_exported_is_imported_by_another_broker(stocked, broker):
+async def test_an_export_can_be_imported_again(stocked, broker):
     bad = {"dataset": "run1:2024/a.root", "endpoint": "cern-2", "reason": "gone"}
     await stocked.post("/broker/v1/replicas/bad", json=bad)
     exported = (await stocked.get("/broker/v1/export")).text
@@ -36,7 +36,7 @@ async def test_what_was_exported_is_imported_by_another_broker(stocked, broker):
     assert (refused, counts) == ([], {"read": 1, "kept": 1, "changed": 0, "refused": 0})
 
 
-async def test_each_refused_line_says_why(stocked):
+async def test_each_refused_line_has_an_error_and_a_remedy(stocked):
     lines = [
         '{"name": "ok:1", "size": 1}',
         "{",
@@ -116,7 +116,7 @@ async def test_a_metalink_is_read_and_what_we_write_is_one(stocked):
     assert metalink.read(document.content, "ours")
 
 
-async def test_what_sha256sum_prints_is_read(stocked, tmp_path):
+async def test_the_output_of_sha256sum_is_imported(stocked, tmp_path):
     folder = tmp_path / "files"
     (folder / "sub").mkdir(parents=True)
     for name in ("a.dat", "sub/b.dat"):
@@ -132,7 +132,7 @@ async def test_what_sha256sum_prints_is_read(stocked, tmp_path):
     assert set((await stocked.get("/broker/v1/datasets/lab:a.dat")).json()["checksums"]) == {"adler32", "sha256"}
 
 
-async def test_an_unknown_endpoint_or_format_is_said_before_anything_is_read(stocked):
+async def test_an_unknown_endpoint_or_format_is_refused_before_reading(stocked):
     answer = await stocked.post(IMPORT, params={"format": "checksums", "endpoint": "none"}, content=b"")
     assert answer.status_code == 404
     answer = await stocked.post(IMPORT, params={"format": "xls"}, content=b"")
@@ -141,7 +141,7 @@ async def test_an_unknown_endpoint_or_format_is_said_before_anything_is_read(sto
     assert (answer.status_code, answer.json()["error"]["code"]) == (413, "too_large")
 
 
-async def test_many_lines_are_kept_in_parts_and_told_apart(stocked):
+async def test_many_lines_are_kept_in_parts_with_correct_line_numbers(stocked):
     lines = [json.dumps({"name": f"p:{i:05}" if i % 1000 else "bad name", "size": i}) for i in range(5000)]
     refused, counts = await _import(stocked, "\n".join(lines))
     assert [each["line"] for each in refused] == [1, 1001, 2001, 3001, 4001]
@@ -151,11 +151,11 @@ async def test_many_lines_are_kept_in_parts_and_told_apart(stocked):
 
 
 @pytest.mark.parametrize("line", ["", "   ", "\t"])
-def test_an_empty_line_says_nothing(line):
+def test_an_empty_line_is_skipped(line):
     assert parser("ndjson", Context({}))(line) is None
 
 
-def test_the_length_of_a_value_tells_its_algorithm():
+def test_the_length_of_a_checksum_determines_its_algorithm():
     read = parser("checksums", Context({}))
     for digits, algorithm in ((8, "adler32"), (32, "md5"), (40, "sha1"), (64, "sha256"), (128, "sha512")):
         entry = read(f"{'a' * digits}  x/y")

@@ -34,7 +34,7 @@ async def test_a_dataset_is_found_at_all_its_endpoints(stocked):
     assert all(replica["rationale"] for replica in found["replicas"])
 
 
-async def test_who_is_near_comes_first_while_no_rate_is_known(stocked):
+async def test_the_nearest_replica_comes_first_while_no_rate_is_known(stocked):
     found, _ = await _lines(stocked, [A], sink="FNAL")
     assert found["replicas"][0]["site"] == "FNAL"
     assert "0 km" in found["replicas"][0]["rationale"]
@@ -42,7 +42,7 @@ async def test_who_is_near_comes_first_while_no_rate_is_known(stocked):
     assert [replica["site"] for replica in found["replicas"]] == ["CERN", "CERN", "FNAL"]
 
 
-async def test_a_name_that_there_is_not_says_so_in_its_line(stocked):
+async def test_the_line_of_an_unknown_name_has_an_error(stocked):
     first, second, end = await _lines(stocked, ["nothing", A])
     assert first["error"]["code"] == "not_found"
     assert "nothing" in first["error"]["message"]
@@ -73,8 +73,8 @@ async def test_more_than_ten_thousand_names_are_refused(stocked):
 async def test_a_bad_replica_is_handed_out_no_more_until_a_curator_looked(broker, stocked):
     user = await broker.client("transfer")
     url = "ftp://cern-1.example/data/2024/a.root"
-    said = {"dataset": A, "url": url, "reason": "adler32 is 0badbeef"}
-    marked = await user.post("/broker/v1/replicas/bad", json=said)
+    body = {"dataset": A, "url": url, "reason": "adler32 is 0badbeef"}
+    marked = await user.post("/broker/v1/replicas/bad", json=body)
     assert (marked.status_code, marked.json()["state"]) == (200, "BAD")
     found, _ = await _lines(stocked, [A])
     assert url not in {replica["url"] for replica in found["replicas"]}
@@ -83,28 +83,28 @@ async def test_a_bad_replica_is_handed_out_no_more_until_a_curator_looked(broker
     await stocked.put("/broker/v1/replicas", json={"dataset": A, "endpoint": "cern-1"})
     found, _ = await _lines(stocked, [A])
     assert url in {replica["url"] for replica in found["replicas"]}
-    (said,) = [
+    (entry,) = [
         entry for entry in (await stocked.get("/broker/v1/audit")).json()["entries"] if entry["action"] == "mark bad"
     ]
-    assert (said["subject"], A in said["thing"]) == ("a-transfer", True)
+    assert (entry["subject"], A in entry["thing"]) == ("a-transfer", True)
 
 
 @pytest.mark.parametrize(
-    ("change", "says"),
+    ("change", "message"),
     [({"size": 5}, "1000000000 bytes"), ({"checksums": {"adler32": "00000001"}}, "adler32 01020304")],
 )
-async def test_what_is_known_of_a_dataset_cannot_be_changed(stocked, change, says):
+async def test_size_and_checksums_of_a_dataset_cannot_be_changed(stocked, change, message):
     answer = await stocked.put(f"/broker/v1/datasets/{A}", json={"name": A, **change})
     assert answer.status_code == 409
-    assert says in answer.json()["error"]["message"]
+    assert message in answer.json()["error"]["message"]
     assert answer.json()["error"]["remedy"]
 
 
-async def test_more_can_be_said_of_a_dataset(stocked):
+async def test_a_checksum_can_be_added_to_a_dataset(stocked):
     sha = "ab" * 32
-    said = await stocked.put(f"/broker/v1/datasets/{A}", json={"name": A, "checksums": {"sha256": sha}})
-    assert said.json()["checksums"] == {"adler32": "01020304", "sha256": sha}
-    assert said.json()["size"] == 1_000_000_000
+    reply = await stocked.put(f"/broker/v1/datasets/{A}", json={"name": A, "checksums": {"sha256": sha}})
+    assert reply.json()["checksums"] == {"adler32": "01020304", "sha256": sha}
+    assert reply.json()["size"] == 1_000_000_000
 
 
 async def test_an_unread_endpoint_is_not_handed_out(stocked):
@@ -140,7 +140,7 @@ async def test_pages_of_datasets_follow_each_other(stocked):
     assert [dataset["name"] for dataset in page["datasets"]] == ["b:1", "b:10"]
 
 
-async def test_what_is_in_use_is_not_removed(stocked):
+async def test_sites_and_endpoints_in_use_are_not_removed(stocked):
     assert (await stocked.delete("/broker/v1/sites/CERN")).status_code == 409
     assert (await stocked.delete("/broker/v1/endpoints/cern-1")).status_code == 409
     assert (await stocked.delete(f"/broker/v1/datasets/{A}")).status_code == 204
@@ -178,7 +178,7 @@ async def test_the_metalink_names_the_replicas_best_first(stocked):
     assert "nothing" not in answer.text
 
 
-async def test_who_say_different_things_of_one_dataset_at_once_are_not_both_believed(stocked):
+async def test_one_of_two_conflicting_imports_of_a_dataset_is_kept(stocked):
     for turn in range(5):
         names = [f"race{turn}:{i:03}" for i in range(50)]
         one = "\n".join(json.dumps({"name": name, "size": 1, "checksums": {"md5": "1" * 32}}) for name in names)
@@ -192,14 +192,21 @@ async def test_who_say_different_things_of_one_dataset_at_once_are_not_both_beli
         assert sum(kept) == 50
 
 
-async def test_what_is_unknown_is_tried_first_now_and_then(database):
+async def test_an_unmeasured_replica_is_tried_first_now_and_then(database):
     async with running(Settings(database, explore=1)) as broker:
         client = await broker.client("admin")
         await stock(client.put)
         now = time.time()
         for name in ("cern-1", "cern-2"):
-            told = {"id": name, "source": name, "sink": "CERN", "started": now - 20, "ended": now - 10, "bytes": 10**9}
-            await client.post("/broker/v1/transfers", json=told)
+            transfer = {
+                "id": name,
+                "source": name,
+                "sink": "CERN",
+                "started": now - 20,
+                "ended": now - 10,
+                "bytes": 10**9,
+            }
+            await client.post("/broker/v1/transfers", json=transfer)
         await client.post("/broker/v1/forecasts", json={"forecasts": [{"source": "cern-1", "sink": "CERN"}]})
         await broker.settled()
         answers = []
@@ -226,7 +233,7 @@ async def test_bad_replicas_of_one_dataset_are_on_pages_too(stocked):
     assert found == ["cern-1", "cern-2", "fnal-1"]
 
 
-async def test_an_import_that_says_no_state_brings_no_bad_replica_back(stocked):
+async def test_an_import_without_a_state_does_not_restore_a_bad_replica(stocked):
     await stocked.post("/broker/v1/replicas/bad", json={"dataset": A, "endpoint": "cern-1", "reason": "r"})
     line = {"name": A, "replicas": [{"endpoint": "cern-1"}, {"endpoint": "cern-2"}]}
     report = (await stocked.post("/broker/v1/import", content=json.dumps(line))).json()

@@ -36,8 +36,8 @@ class Place(NamedTuple):
 
     async def endpoint(self, client=None, name="mine", **changes):
         where = {"site": "LAB", "scheme": "ftp", "host": self.host, "port": self.port, "prefix": self.root}
-        said = {"name": name, **where, **changes}
-        return await (client or self.eve).put(f"{B}/endpoints/{name}", json=said)
+        body = {"name": name, **where, **changes}
+        return await (client or self.eve).put(f"{B}/endpoints/{name}", json=body)
 
     async def registered(self, client, path=None, endpoint="mine", name="eve:secret"):
         dataset = {"name": name, "size": len(SECRET)}
@@ -50,8 +50,8 @@ class Place(NamedTuple):
         """Return whether a task of the caller can read the file from the catalogue."""
         to = f"/{uuid4()}"
         items = [{"source": "/" + name.replace(":", "/"), "destination": to}]
-        said = {"submission_id": str(uuid4()), "source": "datasets", "destination": "to", "items": items}
-        sent = await client.post(TASKS, json=said)
+        body = {"submission_id": str(uuid4()), "source": "datasets", "destination": "to", "items": items}
+        sent = await client.post(TASKS, json=body)
         assert sent.status_code == 202, sent.text
         return await self.arrived(sent.json()["id"], to)
 
@@ -71,7 +71,7 @@ class Place(NamedTuple):
 
         return await until(ended)
 
-    async def told(self, client, name="eve:secret"):
+    async def shown_to(self, client, name="eve:secret"):
         """Return what a caller learns about replicas, by each route."""
         found = {}
         answer = await client.get(f"{B}/datasets/{name}")
@@ -119,32 +119,32 @@ async def test_a_curator_reads_no_private_collection_by_the_catalogue(place):
     assert await place.reads(place.world.admin)
 
 
-async def test_nor_by_the_globus_api(place):
+async def test_the_globus_api_does_not_open_a_hidden_replica(place):
     await place.registered(place.eve)
     collections = (await place.world.admin.get(f"{B}/collections")).json()["collections"]
     number = {each["name"]: each["id"] for each in collections}
     for client, reads in ((place.eve, False), (place.world.ann, True)):
         to = f"/{uuid4()}"
         item = {"DATA_TYPE": "transfer_item", "source_path": "/eve/secret", "destination_path": to, "recursive": False}
-        said = {
+        body = {
             "DATA_TYPE": "transfer",
             "submission_id": (await client.get("/v0.10/submission_id")).json()["value"],
             "source_endpoint": number["datasets"],
             "destination_endpoint": number["to"],
             "DATA": [item],
         }
-        sent = await client.post("/v0.10/transfer", json=said)
+        sent = await client.post("/v0.10/transfer", json=body)
         assert sent.status_code == 202, sent.text
         task = sent.json()["task_id"]
         assert await place.arrived(task, to) is reads
 
 
-async def test_nor_into_a_folder_of_workers(place, tmp_path):
+async def test_a_hidden_replica_is_not_copied_into_a_folder_of_workers(place, tmp_path):
     """Open replicas are read; closed replicas are never asked, however good their forecasts are."""
     admin = place.world.admin
     (tmp_path / "folder").mkdir()
-    said = {"name": "folder", "kind": "local", "base": f"{tmp_path}/folder"}
-    assert (await admin.put(f"{B}/collections/folder", json=said)).status_code == 200
+    body = {"name": "folder", "kind": "local", "base": f"{tmp_path}/folder"}
+    assert (await admin.put(f"{B}/collections/folder", json=body)).status_code == 200
     await grant(admin, "folder", "eve", "rw")
     await place.registered(place.eve)
     for opened in (False, True):
@@ -173,10 +173,10 @@ VARIANTS = [
 
 @pytest.mark.sampled(7)
 @pytest.mark.parametrize("variant", VARIANTS)
-async def test_however_its_place_is_written(place, variant):
-    said = {name: value.format(root=place.root.rstrip("/")) for name, value in variant.items()}
-    path = said.pop("path", None)
-    assert (await place.endpoint(place.world.admin, "mine", **said)).status_code == 200
+async def test_every_spelling_of_its_place_is_closed(place, variant):
+    changes = {name: value.format(root=place.root.rstrip("/")) for name, value in variant.items()}
+    path = changes.pop("path", None)
+    assert (await place.endpoint(place.world.admin, "mine", **changes)).status_code == 200
     await place.registered(place.eve, path)
     assert not await place.reads(place.eve)
     assert await place.reads(place.world.ann)
@@ -200,11 +200,11 @@ async def test_by_another_name_of_its_server(place, tmp_path):
         assert await place.reads(place.eve)
 
 
-async def test_what_is_hidden_is_told_to_nobody_else(place):
+async def test_a_hidden_replica_is_shown_only_to_permitted_users(place):
     await place.registered(place.eve)
     ann, bob = place.world.ann, place.bob
-    assert set((await place.told(ann)).values()) == {True}
-    assert set((await place.told(bob)).values()) == {False}
+    assert set((await place.shown_to(ann)).values()) == {True}
+    assert set((await place.shown_to(bob)).values()) == {False}
     bad = {"dataset": "eve:secret", "endpoint": "mine", "reason": "x"}
     other = await bob.post(f"{B}/replicas/bad", json={**bad, "endpoint": "none"})
     hidden = await bob.post(f"{B}/replicas/bad", json=bad)
@@ -268,13 +268,13 @@ async def test_its_owner_or_an_admin_opens_a_replica(place):
     assert await confirmed(owner, url) == 204
     assert await url_of(place, owner) is None
     assert await place.reads(place.bob)
-    assert set((await place.told(place.bob)).values()) == {True}
+    assert set((await place.shown_to(place.bob)).values()) == {True}
     audit = (await place.world.admin.get(f"{B}/audit")).json()["entries"]
     assert any(each["action"] == "confirm replica" and each["subject"] == "a-admin" for each in audit)
 
 
 @pytest.mark.parametrize("who", ["admin", "owner"])
-async def test_what_they_register_is_open(place, who):
+async def test_replicas_registered_by_admins_or_owners_are_open(place, who):
     owner = await somebody(place.world.broker, "a-admin", "curator")
     await place.registered(place.world.admin if who == "admin" else owner)
     assert await place.reads(place.bob)
@@ -284,7 +284,7 @@ async def test_what_they_register_is_open(place, who):
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("how", ["path", "prefix", "port", "host", "registered again"])
-async def test_what_is_moved_is_closed(place, how):
+async def test_a_moved_replica_is_closed(place, how):
     """A replica is closed after any move, by any user and to any place in the collection."""
     await place.registered(place.eve, "pub/secret")
     assert await confirmed(place.world.admin, await url_of(place, place.world.admin)) == 204
@@ -313,13 +313,13 @@ async def test_a_collection_made_later_closes_what_curators_registered(place):
     await place.registered(place.eve)
     await place.registered(admin, name="root:secret", path="secret")
     assert await place.reads(place.bob)
-    said = {"name": "later", "endpoint": "from"}
-    assert (await admin.put(f"{B}/collections/later", json=said)).status_code == 200
+    body = {"name": "later", "endpoint": "from"}
+    assert (await admin.put(f"{B}/collections/later", json=body)).status_code == 200
     assert not await place.reads(place.bob)
     assert await place.reads(place.bob, "root:secret")
 
 
-async def test_who_moves_a_collections_endpoint_opens_nothing(place):
+async def test_moving_the_endpoint_of_a_collection_opens_no_replica(place):
     """The old folder of the collection stays closed until an admin moves its endpoint."""
     await place.registered(place.eve)
     for prefix in ("/nowhere/", "/elsewhere/"):
@@ -392,15 +392,15 @@ def test_an_upgrade_lists_what_lies_in_collections(empty_database):
             connection.execute(sa.text(statement))
         connection.commit()
     words = ("--database", empty_database)
-    said = _run("upgrade", *words)
+    output = _run("upgrade", *words)
     differences(address)
     lines = [
         "cms:a  ftp://dtn.example/data/tape/a%20b  in my tape  registered by: not known",
         "tape/b  gsiftp://DTN.example/data/tape  in my tape  registered by: not known",
         "tape/b  ftp://dtn.example/data/tape/b  in my tape  registered by: not known",
     ]
-    found = [line for line in said.splitlines() if "registered by" in line]
-    assert "reads them with their own grants" in said
+    found = [line for line in output.splitlines() if "registered by" in line]
+    assert "reads them with their own grants" in output
     assert sorted(found) == sorted(lines)
     assert _run("replica", "list", *words, "--in", "my tape").splitlines() == found
     assert _run("replica", "list", *words, "--in", "other") == ""

@@ -56,9 +56,11 @@ OUTSIDE = [
 ]
 
 
-@pytest.mark.parametrize(("inside", "said"), [*((True, each) for each in INSIDE), *((False, each) for each in OUTSIDE)])
-def test_what_lies_in_a_folder(inside, said):
-    url, prefix, below, name = said
+@pytest.mark.parametrize(
+    ("inside", "location"), [*((True, each) for each in INSIDE), *((False, each) for each in OUTSIDE)]
+)
+def test_paths_inside_a_folder_are_recognized(inside, location):
+    url, prefix, below, name = location
     enclosing = Enclosing([folder("gsiftp://dtn.example", "/data", "/priv")])
     path = f"{below.rstrip('/')}/{name}"
     assert bool(enclosing.around(endpoint(url, prefix), path)) is inside
@@ -105,7 +107,7 @@ def test_what_lies_in_a_folder(inside, said):
         ("http:///data/priv/x", []),
     ],
 )
-def test_what_a_url_names_lies_in_a_folder_if_a_server_may_read_it_so(url, inside):
+def test_a_url_is_inside_a_folder_if_any_reading_of_it_is(url, inside):
     enclosing = Enclosing([folder("gsiftp://dtn.example", "/data", "/priv")])
     assert {each.path for each in enclosing.around_url(url)} >= set(inside)
     assert bool(inside) is bool(enclosing.around_url(url))
@@ -159,14 +161,14 @@ def test_names_that_lead_to_the_same_address_are_one_server():
 
 def test_a_replica_at_a_web_server_is_where_that_may_read_it():
     enclosing = Enclosing([folder("gsiftp://dtn.example", "/data", "/priv")])
-    for said in ("/data/priv;v=1/x", "/data/priv./x", "/data/a%2f..%2fpriv/x", "/data/%70riv/x"):
-        for prefix, path in (("/", said), (said.rpartition("/")[0], "x")):
+    for spelling in ("/data/priv;v=1/x", "/data/priv./x", "/data/a%2f..%2fpriv/x", "/data/%70riv/x"):
+        for prefix, path in (("/", spelling), (spelling.rpartition("/")[0], "x")):
             assert enclosing.around(endpoint("http://dtn.example", prefix), path)
             assert enclosing.near(endpoint("http://dtn.example", prefix))
     assert not enclosing.around(endpoint("http://dtn.example"), "/data/%70rivate/x")
 
 
-def test_what_is_at_a_host_that_cannot_be_looked_up_may_be_anywhere():
+def test_a_host_that_cannot_be_looked_up_may_be_any_server():
     plain = Enclosing([folder("ftp://dtn.example", "/data")])
     known = plain.with_addresses({"dtn.example": {"192.0.2.1"}, "other.example": {"192.0.2.2"}})
     assert known.around(endpoint("ftp://lost.example"), "/data/x")
@@ -204,7 +206,7 @@ def opens(readable, path, registration=NOT_SAID, moves=0):
     return readable.opens(at, "cms:x", path, registration)
 
 
-def test_only_who_may_read_the_path_is_told():
+def test_a_replica_is_shown_only_to_readers_of_its_path():
     private = folder("ftp://dtn.example", "/data")
     assert opens(readable(EVE, private), "/elsewhere/x")
     assert not opens(readable(EVE, private), "/data/x")

@@ -53,15 +53,15 @@ async def test_an_admin_makes_changes_and_removes_collections(stocked, disk):
     assert [entry["action"] for entry in entries[:3]] == ["remove collection", "put collection", "put collection"]
 
 
-async def test_users_are_not_told_where_a_collection_is(stocked, broker):
+async def test_users_do_not_see_the_location_of_a_collection(stocked, broker):
     body = {"name": "c", "endpoint": "cern-1", "base": "/store", "credential": "robot", "concurrency": 4}
     (made,) = [(await stocked.put(f"{OWN}/c", json=body)).json()]
     rule = {"principal_type": "identity", "principal": "ann", "path": "/", "permissions": "rw"}
     assert (await stocked.post(f"{OWN}/c/rules", json=rule)).status_code == 201
     ann = await somebody(broker, "ann")
     (seen,) = (await ann.get(OWN)).json()["collections"]
-    told = ("id", "name", "kind", "site", "description", "owner", "created_at")
-    assert seen == {name: made[name] for name in told}
+    shown = ("id", "name", "kind", "site", "description", "owner", "created_at")
+    assert seen == {name: made[name] for name in shown}
     document = (await ann.get(f"{GLOBUS}/endpoint/{made['id']}")).text
     assert "robot" not in document
     assert "/store" not in document
@@ -81,13 +81,13 @@ async def test_users_are_not_told_where_a_collection_is(stocked, broker):
         {"rate": -1},
     ],
 )
-async def test_a_collection_without_sense_is_refused(stocked, change):
+async def test_an_invalid_collection_is_refused(stocked, change):
     answer = await stocked.put(f"{OWN}/c", json={"name": "c", "endpoint": "cern-1", **change})
     assert answer.status_code in (404, 422), answer.text
     assert (await stocked.get(OWN)).json() == {"collections": []}
 
 
-async def test_what_nobody_granted_is_not_there(broker, admin, collection):
+async def test_a_collection_without_a_grant_is_not_found(broker, admin, collection):
     ann = await somebody(broker, "ann")
     for path in (f"/endpoint/{collection}", f"/endpoint/{uuid4()}", f"/operation/endpoint/{collection}/ls"):
         answer = await ann.get(GLOBUS + path)
@@ -136,7 +136,7 @@ async def test_a_rule_for_others_grants_nothing(broker, admin, collection, rule,
     assert (await ls(ann, collection)).status_code == 404, why
 
 
-async def test_of_several_rules_the_most_generous_counts(broker, admin, collection):
+async def test_the_most_generous_of_several_rules_counts(broker, admin, collection):
     for permissions, path in (("rw", "/data/inner/"), ("r", "/")):
         rule = {"principal_type": "all_authenticated_users", "path": path, "permissions": permissions}
         await admin.post(f"{OWN}/disk/rules", json=rule)
@@ -158,7 +158,7 @@ async def test_of_several_rules_the_most_generous_counts(broker, admin, collecti
         {"principal_type": "anonymous", "permissions": "w"},
     ],
 )
-async def test_a_rule_without_sense_is_refused(admin, collection, rule):
+async def test_an_invalid_rule_is_refused(admin, collection, rule):
     assert (await admin.post(f"{OWN}/disk/rules", json=rule)).status_code == 422
 
 

@@ -54,14 +54,14 @@ LOOPBACK = parse_networks(["127.0.0.0/8", "::1/128"])
         ("gsiftp://127.0.0.1/a/", ("gsiftp", "[::ffff:127.0.0.1]", None, "/a/"), False),
     ],
 )
-def test_what_a_place_covers(bound, shown, covered):
+def test_a_place_covers_only_endpoints_in_it(bound, shown, covered):
     scheme, host, port, folder = shown
     endpoint = Endpoint.model_construct(scheme=scheme, host=host, port=port)
     assert place(bound).covers(at(endpoint, folder)) is covered
 
 
 @pytest.mark.parametrize(
-    "said",
+    "toml",
     [
         '[credentials.x]\nproxy = "p"',
         '[credentials.x]\nproxy = "p"\nfor = "gsiftp://h/"',
@@ -87,8 +87,8 @@ def test_what_a_place_covers(bound, shown, covered):
         ),
     ],
 )
-def test_a_binding_that_makes_no_sense_is_refused(tmp_path, said):
-    (tmp_path / "broker.toml").write_text(said)
+def test_an_invalid_binding_is_refused(tmp_path, toml):
+    (tmp_path / "broker.toml").write_text(toml)
     (tmp_path / "broker.toml").chmod(0o600)
     with pytest.raises(Invalid, match="credentials"):
         configured(Settings(), tmp_path / "broker.toml")
@@ -128,7 +128,7 @@ async def put(client, **changes):
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("change", MOVES)
 @pytest.mark.parametrize("credential", ["robot", ""])
-async def test_who_is_no_admin_moves_no_endpoint_below_a_credential(admin, curator, change, credential):
+async def test_only_admins_move_an_endpoint_with_a_credential(admin, curator, change, credential):
     collection = {"name": "tape", "endpoint": "dtn", "credential": credential}
     assert (await admin.put("/broker/v1/collections/tape", json=collection)).status_code == 200
     assert await put(curator, **change) == 403
@@ -138,7 +138,7 @@ async def test_who_is_no_admin_moves_no_endpoint_below_a_credential(admin, curat
     assert await put(admin, **change) == 200
 
 
-async def test_where_nothing_is_shown_curators_move_endpoints(admin, curator):
+async def test_curators_move_endpoints_without_a_credential(admin, curator):
     assert await put(curator, host="new.example") == 200
     assert await put(curator, scheme="ftp") == 200
     await admin.put("/broker/v1/collections/open", json={"name": "open", "endpoint": "dtn"})
@@ -146,7 +146,7 @@ async def test_where_nothing_is_shown_curators_move_endpoints(admin, curator):
     assert await put(curator, scheme="gsiftp", prefix="/other") == 403
 
 
-async def test_only_admins_say_who_may_be_given_a_proxy(broker, admin, curator):
+async def test_only_admins_allow_delegation(broker, admin, curator):
     assert await put(curator, delegate=True) == 403
     other = {**ENDPOINT, "name": "mine", "delegate": True}
     assert (await curator.put("/broker/v1/endpoints/mine", json=other)).status_code == 403
@@ -160,7 +160,7 @@ async def test_only_admins_say_who_may_be_given_a_proxy(broker, admin, curator):
     assert (await broker.factory.places.allowed())["delegate"] == frozenset()
 
 
-async def test_only_admins_say_where_data_may_come_from(broker, admin, curator):
+async def test_only_admins_set_data_hosts(broker, admin, curator):
     assert await put(curator, data_hosts=["pool.example"]) == 403
     other = {**ENDPOINT, "name": "mine", "data_hosts": ["pool.example"]}
     assert (await curator.put("/broker/v1/endpoints/mine", json=other)).status_code == 403
@@ -180,7 +180,7 @@ async def test_only_admins_say_where_data_may_come_from(broker, admin, curator):
     assert (await broker.factory.places.policy()).data_hosts == frozenset()
 
 
-def test_an_upgrade_binds_credentials_to_what_their_collections_have(empty_database):
+def test_an_upgrade_binds_credentials_to_the_places_of_their_collections(empty_database):
     address = addressed(empty_database)
     with migration._connected(address) as connection:
         alembic.command.upgrade(migration._config(connection), "0009")
@@ -306,7 +306,7 @@ async def test_a_credential_is_shown_for_files_that_workers_fetch(world, alice_p
 
 
 @pytest.mark.parametrize("end", ["source", "sink"])
-async def test_who_moves_an_endpoint_gets_nothing(world, grid, alice_proxy, end):
+async def test_moving_an_endpoint_does_not_obtain_the_credential(world, grid, alice_proxy, end):
     """The credential is not used for either end of a copy between servers, nor for a listing."""
     write(world.source.root, {"a": 3000})
     bind(world, alice_proxy, *places_of(world))
@@ -318,7 +318,7 @@ async def test_who_moves_an_endpoint_gets_nothing(world, grid, alice_proxy, end)
         assert task.status == "FAILED"
         faults = await faults_of(world, task.id)
         assert {code for code, _ in faults} == {"PERMISSION_DENIED"}
-        assert all("ask an admin to put the endpoint back" in said for _, said in faults)
+        assert all("ask an admin to put the endpoint back" in message for _, message in faults)
         collection = await world.factory.collections.called(end)
         with pytest.raises(PermissionRefused, match=f"the credential of {end} may not be used") as caught:
             await world.factory.trees.of(collection)

@@ -53,31 +53,31 @@ def asks(number):
     yield "GET", "/reports/pair/scores.csv", {"params": pair}
 
 
-def told(answer, number):
-    said = answer.json() if "json" in answer.headers["content-type"] else answer.text
-    return answer.status_code, str(_timeless(said)).replace(number, "ID")
+def comparable(answer, number):
+    content = answer.json() if "json" in answer.headers["content-type"] else answer.text
+    return answer.status_code, str(_timeless(content)).replace(number, "ID")
 
 
-def _timeless(said):
-    if isinstance(said, dict):
-        return {name: _timeless(each) for name, each in said.items() if name not in ("at", "newest_age")}
-    if isinstance(said, float):
-        return f"{said:.4g}"
-    return [_timeless(each) for each in said] if isinstance(said, list) else said
+def _timeless(value):
+    if isinstance(value, dict):
+        return {name: _timeless(each) for name, each in value.items() if name not in ("at", "newest_age")}
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return [_timeless(each) for each in value] if isinstance(value, list) else value
 
 
 @pytest.mark.parametrize("role", ["reader", "transfer", "curator"])
 async def test_a_hidden_collection_is_answered_as_none(broker, hidden, role):
     eve, none = await somebody(broker, "eve", role), str(uuid4())
     for (method, path, of_hidden), (_, _, of_none) in zip(asks(hidden), asks(none), strict=True):
-        first = told(await eve.request(method, f"{B}{path}", **of_hidden), hidden)
-        second = told(await eve.request(method, f"{B}{path}", **of_none), none)
+        first = comparable(await eve.request(method, f"{B}{path}", **of_hidden), hidden)
+        second = comparable(await eve.request(method, f"{B}{path}", **of_none), none)
         assert first == second, (method, path, of_hidden)
         assert first[0] < 500
         assert "SECRETLAB" not in first[1]
 
 
-async def test_who_may_see_a_collection_is_told_by_its_id(broker, admin, hidden):
+async def test_users_who_may_see_a_collection_can_ask_by_its_id(broker, admin, hidden):
     await grant(admin, "tape", "ann", "r")
     for client in (admin, await somebody(broker, "ann", "reader")):
         known = (await client.get(f"{B}/forecasts", params={"source": f"globus://{hidden}", "sink": hidden})).json()
@@ -116,29 +116,29 @@ async def test_reports_by_the_id_of_a_hidden_collection_name_no_server(broker, a
     assert (later["source"], later["sink"]) == (FILED, "SECRETLAB")
 
 
-async def test_grantees_are_not_told_where_a_collection_is(world):
+async def test_grantees_do_not_see_the_location_of_a_collection(world):
     """Neither documents nor errors show the folder at the server or the name of the credential."""
     (world.source / "file").write_bytes(b"x" * 1000)
     (world.source / "closed").write_bytes(b"x")
     (world.source / "inside").symlink_to("file")
     (world.source / "out").symlink_to(world.source.parent / "elsewhere")
     (world.source / "up").symlink_to("../sink")
-    said = [(await world.ann.get(f"{B}/collections")).text]
+    texts = [(await world.ann.get(f"{B}/collections")).text]
     number = next(each["id"] for each in (await world.ann.get(f"{B}/collections")).json()["collections"])
     for path in ("", "/server_list", "/my_effective_pause_rule_list", "/role_list", "/access_list"):
-        said.append((await world.ann.get(f"/v0.10/endpoint/{number}{path}")).text)
-    said.append((await world.ann.get("/v0.10/endpoint_search?filter_fulltext=here")).text)
+        texts.append((await world.ann.get(f"/v0.10/endpoint/{number}{path}")).text)
+    texts.append((await world.ann.get("/v0.10/endpoint_search?filter_fulltext=here")).text)
     numbers = {each["name"]: each["id"] for each in (await world.ann.get(f"{B}/collections")).json()["collections"]}
     for name in numbers.values():
         for path in ("/", "/none/", "/file", "/file/x", "/out", "/up", "/inside"):
             for what in ("ls", "stat"):
                 answer = await world.ann.get(f"/v0.10/operation/endpoint/{name}/{what}", params={"path": path})
-                said.append(answer.text)
+                texts.append(answer.text)
         for path in ("/file", "/none/new", "/file/x"):
             body = {"DATA_TYPE": "mkdir", "path": path}
-            said.append((await world.ann.post(f"/v0.10/operation/endpoint/{name}/mkdir", json=body)).text)
+            texts.append((await world.ann.post(f"/v0.10/operation/endpoint/{name}/mkdir", json=body)).text)
         body = {"DATA_TYPE": "rename", "old_path": "/none", "new_path": "/file/x"}
-        said.append((await world.ann.post(f"/v0.10/operation/endpoint/{name}/rename", json=body)).text)
+        texts.append((await world.ann.post(f"/v0.10/operation/endpoint/{name}/rename", json=body)).text)
     tasks = []
     for paths, more in (
         (("/file",), {}),
@@ -150,16 +150,16 @@ async def test_grantees_are_not_told_where_a_collection_is(world):
         sent = await world.ann.post(f"{B}/tasks", json=world.submission(*paths, **more))
         if sent.status_code == 202:
             tasks.append(sent.json()["id"])
-        said.append(sent.text)
+        texts.append(sent.text)
     for task in tasks:
-        said.append(str(await world.over(task)))
+        texts.append(str(await world.over(task)))
         for path in ("", "/events", "/files", "/files?state=failed", "/files?state=skipped", "/progress"):
-            said.append((await world.ann.get(f"{B}/tasks/{task}{path}")).text)
+            texts.append((await world.ann.get(f"{B}/tasks/{task}{path}")).text)
         for path in ("", "/event_list", "/successful_transfers", "/skipped_errors", "/pause_info"):
-            said.append((await world.ann.get(f"/v0.10/task/{task}{path}")).text)
-        said.append((await world.ann.get(f"{B}/reports/task?id={task}")).text)
-    said.append((await world.ann.get(f"{B}/reports/tasks")).text)
-    said.append((await world.ann.get(f"{B}/reports/decisions")).text)
-    said += [(await world.ann.get(f"{B}/reports/transfer?id={i}")).text for i in range(1, 5)]
-    wrong = [each for each in said if str(world.source.parent) in each or "robot" in each]
+            texts.append((await world.ann.get(f"/v0.10/task/{task}{path}")).text)
+        texts.append((await world.ann.get(f"{B}/reports/task?id={task}")).text)
+    texts.append((await world.ann.get(f"{B}/reports/tasks")).text)
+    texts.append((await world.ann.get(f"{B}/reports/decisions")).text)
+    texts += [(await world.ann.get(f"{B}/reports/transfer?id={i}")).text for i in range(1, 5)]
+    wrong = [each for each in texts if str(world.source.parent) in each or "robot" in each]
     assert not wrong, "\n".join(wrong)

@@ -24,11 +24,11 @@ class Eve(NamedTuple):
     world: World
     number: str
 
-    async def call(self, operation: str, **said: str) -> httpx.Response:
+    async def call(self, operation: str, **fields: str) -> httpx.Response:
         url = f"/v0.10/operation/endpoint/{self.number}/{operation}"
         if operation in ("ls", "stat"):
-            return await self.client.get(url, params=said)
-        return await self.client.post(url, json={"DATA_TYPE": operation, **said})
+            return await self.client.get(url, params=fields)
+        return await self.client.post(url, json={"DATA_TYPE": operation, **fields})
 
     async def task(self, *items: tuple[str, str], origin: str = "from here", **options: Any) -> dict[str, Any]:
         """Run a transfer to `to`, or without a source a deletion there; return the finished task."""
@@ -80,7 +80,7 @@ def private(world: World) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("text", ["../private", "{root}/private", "own/../own/back"])
-async def test_no_call_follows_a_link_out_of_what_is_granted(eve, world, text):
+async def test_no_call_follows_a_link_out_of_the_granted_paths(eve, world, text):
     (world.sink / "u1/own/back").symlink_to("../../private")
     (world.sink / "u1/out").symlink_to(text.format(root=world.sink))
     before = private(world)
@@ -96,8 +96,8 @@ async def test_no_call_follows_a_link_out_of_what_is_granted(eve, world, text):
         await eve.call("rename", old_path="/u1/out/secret", new_path="/u1/stolen"),
     ]
     assert [each.status_code for each in refused] == [403] * len(refused)
-    told = refused[0].json()
-    assert (told["code"], told["message"]) == (
+    error = refused[0].json()
+    assert (error["code"], error["message"]) == (
         "EndpointPermissionDenied",
         "a symbolic link on /u1/out leads to a place that eve may not read: ask its owner, or an admin",
     )
@@ -113,7 +113,7 @@ async def test_no_call_follows_a_link_out_of_what_is_granted(eve, world, text):
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("skip", [True, False])
-async def test_no_task_follows_a_link_out_of_what_is_granted(eve, world, skip):
+async def test_no_task_follows_a_link_out_of_the_granted_paths(eve, world, skip):
     (world.sink / "u1/out").symlink_to("../private")
     (world.sink / "u1/secret").symlink_to("../private/secret")
     (world.sink / "u1/near").symlink_to("own")
@@ -151,7 +151,7 @@ async def test_a_followed_link_that_leads_out_is_named_and_the_rest_is_copied(ev
     assert hidden == "/u1/d/: the server counts 1 entries more than it names, for example dangling links"
 
 
-async def test_a_kept_link_leads_to_what_its_owner_may_write(eve, world):
+async def test_a_kept_link_leads_only_to_paths_that_its_owner_may_write(eve, world):
     """Both a link's target and its own place count: a folder of theirs may be a link, too."""
     for name in ("a/b/keep", "private", "a/private", "a/b/way"):
         (world.source / name).mkdir(parents=True)
@@ -172,7 +172,7 @@ async def test_a_kept_link_leads_to_what_its_owner_may_write(eve, world):
     assert (await eve.task(("/a/b/keep/", "/u1/keep/"), recursive_symlinks="keep"))["status"] == "FAILED"
 
 
-async def test_a_kept_link_to_what_is_not_copied_is_named_alone(eve, world):
+async def test_only_kept_links_to_files_that_are_not_copied_are_named(eve, world):
     (world.source / "d/other").mkdir(parents=True)
     (world.source / "d/x").mkdir()
     (world.source / "d/other/file").write_text("x")
@@ -183,8 +183,8 @@ async def test_a_kept_link_to_what_is_not_copied_is_named_alone(eve, world):
     assert task["status"] == "SUCCEEDED", task
     assert {each.name for each in (world.sink / "u1/x").iterdir()} == {"file", "there"}
     assert await eve.skipped(task) == {("/d/x/elsewhere", "FILE_NOT_FOUND")}
-    (said,) = await eve.events(task, "FILE_NOT_FOUND")
-    assert said.endswith("/u1/x/elsewhere would lead to /u1/other/file, which does not exist")
+    (message,) = await eve.events(task, "FILE_NOT_FOUND")
+    assert message.endswith("/u1/x/elsewhere would lead to /u1/other/file, which does not exist")
 
 
 async def test_links_of_a_collection_whose_own_path_is_a_link_are_kept_once(eve, world):
@@ -209,7 +209,7 @@ async def test_links_of_a_collection_whose_own_path_is_a_link_are_kept_once(eve,
     assert (world.sink / "u1/e/link").resolve() == world.sink / "u1/e/file"
 
 
-async def test_nothing_is_asked_about_links_for_whom_all_is_granted(eve, world, monkeypatch):
+async def test_links_are_not_resolved_for_users_who_are_granted_everything(eve, world, monkeypatch):
     """Looking at links would cost a round trip more."""
     (world.sink / "u1/own/link").symlink_to("mine")
     asked: list[str] = []
@@ -238,7 +238,7 @@ async def test_nothing_is_asked_about_links_for_whom_all_is_granted(eve, world, 
         assert (len(asked) == 1) != costs
 
 
-async def test_who_may_read_all_is_kept_from_writing_elsewhere(world):
+async def test_a_user_who_may_read_all_writes_only_to_granted_paths(world):
     await grant(world.admin, "to", "zoe", "r")
     rule = {"principal_type": "identity", "principal": "zoe", "permissions": "rw", "path": "/z/"}
     assert (await world.admin.post("/broker/v1/collections/to/rules", json=rule)).status_code == 201
@@ -252,7 +252,7 @@ async def test_who_may_read_all_is_kept_from_writing_elsewhere(world):
     assert not (world.sink / "others/new").exists()
 
 
-async def test_nothing_is_written_beside_a_folder_that_is_granted(eve, world):
+async def test_no_file_is_written_beside_a_granted_folder(eve, world):
     (world.source / "file").write_text("x")
     before = {path.name for path in world.sink.iterdir()}
     task = await eve.task(("/file", "/u1"))

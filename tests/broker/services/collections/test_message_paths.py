@@ -35,7 +35,7 @@ async def read_of(world, number):
 
 
 @pytest.mark.parametrize(
-    ("origin", "to", "source", "destination", "told"),
+    ("origin", "to", "source", "destination", "message"),
     [
         ("source", "sink", "/no such", "/x", "source:/no such: the server says 550"),
         ("source", "sink", "/a b", "/file/x", "sink:/file"),
@@ -46,7 +46,7 @@ async def read_of(world, number):
         ("source", None, "/no such", "", "source:/no such: the server says"),
     ],
 )
-async def test_failures_of_tasks_name_paths_of_collections(world, tmp_path, origin, to, source, destination, told):
+async def test_failures_of_tasks_name_paths_of_collections(world, tmp_path, origin, to, source, destination, message):
     write(world.source.root, {"a b": 1, "d/gone c\nd": 2})  # the server lists only the part before the line's end
     write(world.sink.root, {"file": 1})
     os.mkfifo(world.local / "pipe")
@@ -57,14 +57,14 @@ async def test_failures_of_tasks_name_paths_of_collections(world, tmp_path, orig
     async def trouble():
         return (await world.task(number)).error
 
-    assert told in await until(trouble)
+    assert message in await until(trouble)
     read = await read_of(world, number)
     replica = f"ftp://{world.source.host}:{world.source.port}{world.source.root}/cms"  # public in the catalogue
     assert str(tmp_path) not in read.replace(replica, "")
     assert "%20" not in read
 
 
-async def test_what_is_left_out_is_named_as_users_know_it(world, tmp_path):
+async def test_skipped_files_are_named_by_the_paths_of_users(world, tmp_path):
     write(world.source.root, {"d/gone c\nd": 2})
     task = await world.done("TRANSFER", [Item(source="/d/", destination="/d/")], skip_source_errors=True)
     assert (task.status, task.skipped) == ("SUCCEEDED", 1)
@@ -87,7 +87,7 @@ async def test_decisions_name_files_as_users_know_them(world, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("said", "shown"),
+    ("message", "shown"),
     [
         ("ftp://h:1/data: it says 550 /data is gone", "runs:/: it says 550 / is gone"),
         ("ftp://h:1/data/x: it says 550 '/data/x' or /mnt/data/x", "runs:/x: it says 550 '/x' or /mnt/data/x"),
@@ -95,13 +95,13 @@ async def test_decisions_name_files_as_users_know_them(world, tmp_path):
         ("/data/x had 3 bytes", "/data/x had 3 bytes"),  # a path in the collection
     ],
 )
-def test_paths_that_only_look_like_the_folder_are_left(said, shown):
-    with pytest.raises(CoallocError) as told, message_paths.called(Naming("runs", "/data/", "ftp://h:1")):
-        raise CoallocError(said)
-    assert (told.value.message, str(told.value)) == (shown, shown)
+def test_paths_that_only_look_like_the_folder_are_left(message, shown):
+    with pytest.raises(CoallocError) as raised, message_paths.called(Naming("runs", "/data/", "ftp://h:1")):
+        raise CoallocError(message)
+    assert (raised.value.message, str(raised.value)) == (shown, shown)
 
 
-def test_of_folders_within_each_other_the_inner_one_is_meant():
+def test_the_inner_of_nested_folders_is_named():
     outer, inner = Naming("all", "/", "ftp://h:1"), Naming("runs", "/data/", "ftp://h:1")
     with pytest.raises(CoallocError, match=r"^runs:/x$"), message_paths.called(outer, inner):
         raise CoallocError("ftp://h:1/data/x")

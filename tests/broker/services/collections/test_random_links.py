@@ -83,19 +83,19 @@ class Attack:
     def _exists(self, path: str) -> bool:
         return (self._tree.root / path.strip("/")).exists()
 
-    def _check(self, path: str, said: dict[str, Any]) -> None:
+    def _check(self, path: str, entry: dict[str, Any]) -> None:
         """Check that nothing is shown of a link whose target may not be read."""
         end = self._tree.real(path)
         if not self._tree.reaches(end):
             facts = {
-                name: said[name] for name in ("type", "size", "link_target", "last_modified", "user", "permissions")
+                name: entry[name] for name in ("type", "size", "link_target", "last_modified", "user", "permissions")
             }
             assert facts == {
                 "type": "invalid_symlink", "size": 0, "link_target": None, "last_modified": None, "user": None,
                 "permissions": None,
             }, (path, end)  # fmt: skip
         elif self._tree.is_link(path):
-            assert said["type"] == ("dir" if self._tree.is_folder(path) else "file"), (path, end)
+            assert entry["type"] == ("dir" if self._tree.is_folder(path) else "file"), (path, end)
 
     async def _make(self) -> None:
         path = self._new()
@@ -190,7 +190,7 @@ async def attack(world: World, seed: int, number: int) -> list[str]:
     return doing.done
 
 
-async def test_nothing_outside_of_what_is_granted_is_reached(world):
+async def test_no_operation_reaches_outside_of_the_granted_paths(world):
     done: list[str] = []
     for number, attempt in enumerate(tries(CASES)):
         with attempt as seed:

@@ -51,7 +51,7 @@ def _described(path: Path, raw: bool) -> Entry:
 @pytest.mark.parametrize("raw", [True, False])
 @pytest.mark.parametrize("alias", [True, False])
 @pytest.mark.long
-async def test_a_path_ends_where_the_system_says(tmp_path, raw, alias):
+async def test_a_path_resolves_as_the_operating_system_resolves_it(tmp_path, raw, alias):
     for number, attempt in enumerate(tries(TREES)):
         with attempt as seed:
             tree = LinkedTree(tmp_path / str(number), Random(seed))

@@ -52,7 +52,7 @@ async def test_a_folder_of_this_machine_is_looked_at_and_changed(disk):
 
 
 @pytest.mark.parametrize("kind", ["file", "folder", "empty folder", "link", "dangling link"])
-async def test_nothing_is_replaced_by_a_rename(disk, kind):
+async def test_a_rename_replaces_no_existing_entry(disk, kind):
     made = {
         "file": lambda path: path.write_text("theirs"),
         "folder": lambda path: (path.mkdir(), (path / "x").touch()),
@@ -89,7 +89,7 @@ async def test_links_lead_nowhere(disk):
     assert await tree.held("/data/", ["a", "b"]) == {"a": "a", "b": "b"}
 
 
-async def test_what_the_disk_refuses_is_an_error_of_ours(disk):
+async def test_disk_errors_become_our_own(disk):
     tree = LocalTree(disk, "disk")
     with pytest.raises(NoSuchFile, match="/none: No such file"):
         await tree.stat("/none")
@@ -228,9 +228,9 @@ async def test_a_folder_is_walked_in_leaps(broker, names):
     await broker.factory.catalogue.keep("tests", deep, "put")
     seen = []
     engine = broker.factory.database._engine.sync_engine
-    sa.event.listen(engine, "before_cursor_execute", lambda *said: seen.append(said[2:4]))
+    sa.event.listen(engine, "before_cursor_execute", lambda *args: seen.append(args[2:4]))
     assert set(await listed(names, "/deep")) == {f"f{i}" for i in range(10)}
-    statement, values = max(seen, key=lambda said: said[0].count("RECURSIVE"))
+    statement, values = max(seen, key=lambda query: query[0].count("RECURSIVE"))
     async with broker.factory.database.read() as connection:
         if broker.factory.database.sqlite:
             rows = await connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", values)
@@ -317,14 +317,14 @@ async def test_sessions_are_kept_for_a_moment(far, remote):
     assert (await far.stat("/data/a.root")).size == 1000
 
 
-async def test_of_many_who_look_at_once_all_are_answered(far):
+async def test_many_concurrent_stats_are_all_answered(far):
     entries = await asyncio.gather(*(far.stat("/data/a.root") for _ in range(50)))
     assert {entry.size for entry in entries} == {1000}
     (idle,) = far._sessions._idle.values()
     assert len(idle) <= MOST
 
 
-async def test_a_listing_that_is_not_read_to_its_end_harms_nobody(far, remote):
+async def test_an_abandoned_listing_does_not_break_the_next_one(far, remote):
     for i in range(3000):
         (remote.root / "base" / "data" / f"file-{i:05}").touch()
     async with aclosing(far.list("/data")) as batches:

@@ -25,7 +25,7 @@ def kept(
     )
 
 
-def test_the_slower_of_both_ends_counts_whoever_was_at_the_other():
+def test_the_slower_end_limits_a_pair():
     known = Ceilings()
     known.learn(kept(1, 100 * MB, sink="Y"))
     known.learn(kept(2, 5 * MB, source="ftp://b"))
@@ -43,7 +43,7 @@ def test_two_outliers_among_many_do_not_count():
     assert known.of(Pair("ftp://a", "X")) == FACTOR * 10 * MB
 
 
-def test_nobody_lowers_what_others_have_seen():
+def test_slow_reports_do_not_lower_the_ceiling_of_others():
     known = Ceilings()
     known.learn(kept(1, 1000 * MB)._replace(subject="ann"))
     for number in range(2, 100):
@@ -100,9 +100,9 @@ async def test_busy_times_that_were_not_measured_make_no_forecast_of_terabytes(b
     right = [reported(i, "ftp://a.example", "CERN", busy_seconds=2) for i in range(20)]
     await admin.post(T, json=wrong + right)
     await broker.settled()
-    said = await forecast(admin, "ftp://a.example", "FNAL")
-    assert 100 * MB <= said["rate"]["p50"] <= said["rate"]["p90"] <= FACTOR * 100 * MB
-    assert said["reason"].endswith("; limited to the capacity of its source and sink")
+    reply = await forecast(admin, "ftp://a.example", "FNAL")
+    assert 100 * MB <= reply["rate"]["p50"] <= reply["rate"]["p90"] <= FACTOR * 100 * MB
+    assert reply["reason"].endswith("; limited to the capacity of its source and sink")
     other = await forecast(admin, "ftp://a.example", "CERN")
     assert other["rate"]["p50"] == pytest.approx(100 * MB, rel=0.1)
     assert "limited" not in other["reason"]
@@ -120,7 +120,7 @@ async def test_a_capacity_that_the_catalogue_knows_bounds_forecasts(broker, admi
 
 
 @pytest.mark.usefixtures("patient")
-async def test_what_no_interface_carries_is_kept_and_set_aside(broker, admin):
+async def test_rates_above_any_interface_are_kept_and_set_aside(broker, admin):
     """Reports are set aside whoever sends them; small transfers say nothing about rates anyway."""
     wrong = reported(1, "ftp://a.example", "CERN", bytes=6000 * MB, busy_seconds=0.001)
     small = reported(2, "ftp://a.example", "CERN", bytes=1000, busy_seconds=1e-9)

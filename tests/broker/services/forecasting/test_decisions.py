@@ -79,7 +79,7 @@ async def test_a_decision_is_kept_once_and_judged(broker):
     assert [(each.source, each.ending) for each in kept.ranges] == [(0, "whole"), (1, "shortened")]
 
 
-async def test_what_decisions_cost_is_added_up(broker):
+async def test_the_costs_of_decisions_are_summed(broker):
     client = await broker.client("transfer")
     await client.post("/broker/v1/decisions", json=[decided(f"d{i}") for i in range(3)])
     sums = {each.source: each for each in await summed(broker, "a-transfer")}
@@ -94,7 +94,7 @@ async def test_what_decisions_cost_is_added_up(broker):
     assert await summed(broker, "bob") == []
 
 
-async def test_what_failed_has_no_regret(broker):
+async def test_a_failed_decision_has_no_regret(broker):
     client = await broker.client("transfer")
     failed = decided(outcome="failed", error="no source is left")
     assert (await client.post("/broker/v1/decisions", json=failed)).status_code == 200
@@ -118,7 +118,7 @@ async def test_an_unused_candidate_counts_as_it_did_at_about_that_time(broker):
     assert kept.shares == pytest.approx([30 * MB, 20 * MB, 50 * MB])
 
 
-async def test_transfers_of_ignored_subjects_tell_nothing_of_an_unused_candidate(broker, admin):
+async def test_transfers_of_ignored_subjects_do_not_rate_an_unused_candidate(broker, admin):
     client, liar = await broker.client("transfer"), await broker.client("curator")
     unused = part("c", 0, 0.0, 0, outcome="unused", start_seconds=None, setup_seconds=None)
     seen = {"id": "t", "source": "ftp://c.example", "sink": "HERE", "started": AT - 50, "ended": AT - 40}
@@ -129,21 +129,21 @@ async def test_transfers_of_ignored_subjects_tell_nothing_of_an_unused_candidate
     assert (only.unknown, only.best_seconds) == (1, 11.0)
 
 
-async def test_other_peoples_decisions_are_nobody_elses_business(broker):
+async def test_decisions_of_other_users_are_not_found(broker):
     client = await broker.client("transfer")
     await client.post("/broker/v1/decisions", json=decided())
     (only,) = await listed(broker)
     assert (await broker.factory.decisions.one(ROOT, only.id)).listed == only
-    said = []
+    messages = []
     for number in (only.id, only.id + 1):
         with pytest.raises(NotFound) as refused:
             await broker.factory.decisions.one(Caller(subject="bob", role="curator"), number)
-        said.append(refused.value.message.replace(str(number), "N"))
-    assert said[0] == said[1]
+        messages.append(refused.value.message.replace(str(number), "N"))
+    assert messages[0] == messages[1]
     assert await listed(broker, subject="bob") == []
 
 
-async def test_decisions_are_found_by_what_is_said_of_them(broker):
+async def test_decisions_are_found_by_their_rationale_and_sources(broker):
     client = await broker.client("transfer")
     for i, why in enumerate(("100%_sure", "100 x sure", 'C:\\x "quoted"', "<script>alert(1)</script>")):
         report = await client.post("/broker/v1/decisions", json=decided(f"d{i}", at=AT + i, rationale=why))
@@ -202,7 +202,7 @@ async def test_pages_go_on_where_the_one_before_ended(broker, monkeypatch):
     ],
     ids=lambda wrong: next(iter(wrong)),
 )
-async def test_what_makes_no_sense_is_refused(broker, wrong):
+async def test_invalid_decisions_are_refused(broker, wrong):
     client = await broker.client("transfer")
     answer = await client.post("/broker/v1/decisions", json=decided(**wrong))
     assert answer.status_code == 422, answer.text

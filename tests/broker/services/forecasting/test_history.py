@@ -93,7 +93,7 @@ async def test_reports_can_be_filtered(broker, stocked):
         {"unknown": 1},
     ],
 )
-async def test_what_makes_no_sense_is_refused_whole(admin, wrong):
+async def test_one_invalid_transfer_refuses_the_whole_report(admin, wrong):
     answer = await admin.post(T, json=[_transfer(1), _transfer(2, **wrong)])
     assert answer.status_code == 422, answer.text
     assert answer.json()["error"]["message"]
@@ -121,7 +121,7 @@ async def test_no_program_for_tables_is_given_a_formula(admin):
     assert row["error"] == "'=cmd|' /C calc'!A0"
 
 
-async def test_what_is_too_old_is_forgotten(broker, admin):
+async def test_old_transfers_are_forgotten(broker, admin):
     day = 86_400
     old = [_transfer(i, started=NOW - 200 * day + i, ended=NOW - 200 * day + i + 5) for i in range(10)]
     await admin.post(T, json=[*old, *(_transfer(i) for i in range(20, 25))])
@@ -133,7 +133,7 @@ async def test_what_is_too_old_is_forgotten(broker, admin):
     assert len(kept) == len({each["id"] for each in kept}) == 15
 
 
-async def test_what_is_left_of_a_month_is_known_when_reported_again(broker, admin):
+async def test_transfers_left_of_a_month_are_known_when_reported_again(broker, admin):
     middle = datetime(2026, 9, 20, tzinfo=UTC).timestamp()
     some = [_transfer(i, started=middle + 86_400 * i, ended=middle + 86_400 * i + 5) for i in (-15, 5)]
     assert (await admin.post(T, json=some)).json() == {"accepted": 2, "known": 0}
@@ -182,18 +182,20 @@ HOSTILE = {
 
 
 @pytest.mark.sampled(2)
-@pytest.mark.parametrize(("pack", "said"), [(bytes, "a database"), (gzip.compress, "not text")], ids=["plain", "gzip"])
+@pytest.mark.parametrize(
+    ("pack", "reason"), [(bytes, "a database"), (gzip.compress, "not text")], ids=["plain", "gzip"]
+)
 @pytest.mark.parametrize("hostile", HOSTILE)
-async def test_no_database_that_somebody_sends_is_opened(admin, tmp_path, hostile, pack, said):
+async def test_no_hostile_database_is_opened(admin, tmp_path, hostile, pack, reason):
     path = tmp_path / "sent.sqlite"
     with closing(sqlite3.connect(path)) as database:
         database.execute(HOSTILE[hostile])
     answer = await admin.post(f"{T}/import", content=pack(path.read_bytes()))
     assert answer.status_code == 422
-    assert answer.json()["error"]["message"] == f"the log is {said}"
+    assert answer.json()["error"]["message"] == f"the log is {reason}"
 
 
-async def test_a_source_by_ipv6_is_one_and_one_without_address_is_told(admin):
+async def test_an_ipv6_source_is_accepted_and_an_invalid_address_is_refused(admin):
     line = (
         "DATE=20261121214512.3 HOST=dtn.example.org PROG=globus-gridftp-server NL.EVNT=FTP_INFO START=20261121214510.1 "
         "USER=u FILE=/x BUFFER=0 BLOCK=262144 NBYTES=104857600 VOLUME=/ STREAMS=4 STRIPES=1 DEST=[{}] TYPE=STOR "
@@ -225,7 +227,7 @@ async def test_the_log_of_a_real_gridftp_server_is_taken_once(admin, start_gridf
     assert (nonsense.status_code, "coget-log" in nonsense.text) == (422, False)
 
 
-async def test_a_forecast_rests_on_what_was_reported(broker, admin):
+async def test_a_forecast_rests_on_the_reported_transfers(broker, admin):
     asked = {"source": "ftp://dtn.example:21", "sink": "FNAL", "size": 1_000_000_000}
     nothing = (await admin.get("/broker/v1/forecasts", params=asked)).json()
     assert (nothing["rate"], nothing["seconds"]) == (None, None)
@@ -243,7 +245,7 @@ async def test_a_forecast_rests_on_what_was_reported(broker, admin):
     assert slower["rate"]["p50"] < known["rate"]["p50"] / 2
 
 
-async def test_of_a_pair_that_was_never_seen_its_sink_tells_something(broker, admin):
+async def test_the_forecast_of_an_unseen_pair_uses_its_sink(broker, admin):
     await admin.post(T, json=[_transfer(i) for i in range(10)])
     await broker.settled()
     asked = {"source": "https://other.example", "sink": "FNAL", "size": 500_000_000}
@@ -282,8 +284,8 @@ async def test_a_forecast_is_stored_once_and_matched_with_what_came_of_it(broker
         await broker.factory.forecasting.ask([asked])
     await broker.settled()
     now = time.time()
-    told = _transfer(99, started=now, ended=now + 5)
-    await admin.post(T, json=[told])
+    transfer = _transfer(99, started=now, ended=now + 5)
+    await admin.post(T, json=[transfer])
     (kept,) = (await admin.get(T, params={"since": now})).json()["transfers"]
     assert kept["forecast_id"] is not None
     before = (await admin.get(T, params={"until": now})).json()["transfers"]
@@ -310,7 +312,7 @@ async def test_a_forecaster_is_made_of_the_newest_and_kept_up(broker, admin, mon
     assert known.observations == 20
 
 
-async def test_forecasters_have_bounded_memory_and_are_dropped_when_nobody_asks(broker, admin, monkeypatch):
+async def test_forecasters_have_bounded_memory_and_unused_ones_are_dropped(broker, admin, monkeypatch):
     """A dropped forecaster is rebuilt when it is needed, with the same forecasts."""
     sources = [f"ftp://s{i}.example" for i in range(8)]
     reports = [_transfer(i, source=sources[i % 8]) for i in range(80)]
@@ -338,7 +340,7 @@ async def test_forecasters_have_bounded_memory_and_are_dropped_when_nobody_asks(
     assert [pair.source for pair in made._cached] == sources[-1:]
 
 
-async def test_a_broker_that_was_told_something_just_now_ends(database):
+async def test_a_broker_ends_right_after_a_notification(database):
     from broker.config.settings import Settings
     from tests.broker.conftest import running
 

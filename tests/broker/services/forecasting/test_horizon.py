@@ -24,7 +24,7 @@ NOW = time.time()
 
 @given(st.randoms(use_true_random=False), st.integers(1, 200))
 @settings(max_examples=effort(200, 20_000), deadline=None)
-def test_every_number_is_read_once_however_writers_end(chance, steps):
+def test_every_number_is_read_once_after_commits_and_rollbacks(chance, steps):
     """Writers take numbers under a lock; a reader fetches the last number, waits for writers, and then reads."""
     horizon, cursor, read = Horizon(), 0, []
     number, visible, open_, done = 0, set(), {}, 0
@@ -80,7 +80,7 @@ postgresql = pytest.mark.parametrize("database", ["postgresql"], indirect=True)
 
 
 @postgresql
-async def test_what_is_committed_after_a_greater_number_is_learnt(learnt):
+async def test_a_transfer_committed_after_a_greater_number_is_learnt(learnt):
     """The writer of number 2 commits while that of number 1 is still running."""
     broker, found = learnt
     database, look = broker.factory.database, broker.factory.forecasting.look
@@ -100,7 +100,7 @@ async def test_what_is_committed_after_a_greater_number_is_learnt(learnt):
 
 
 @postgresql
-async def test_who_gives_up_holds_nothing_up_and_others_of_the_server_do_not(learnt, server, database):
+async def test_rollbacks_and_other_databases_delay_no_learning(learnt, server, database):
     """Writers to other databases and other tables cause no wait, however long they take."""
     import psycopg
 

@@ -90,7 +90,7 @@ async def test_hostile_sources_are_refused_with_their_lines(admin):
     assert [(each["line"], each["now"]) for each in taken["changed"]] == [(bare[0], f"gsiftp://{'c' * 65}")]
 
 
-async def test_a_server_that_is_kept_in_another_form_is_told(stocked):
+async def test_a_server_stored_in_another_form_is_reported(stocked):
     forms = {
         "FTP://Ann:secret@Cern-1.Example:21/data/x?key=secret": "ftp://cern-1.example",
         "dtn.example:2812": "gsiftp://dtn.example:2812",
@@ -101,8 +101,8 @@ async def test_a_server_that_is_kept_in_another_form_is_told(stocked):
     rows = [{"source": source, "sink": sink} for source, sink in zip(forms, sinks, strict=True)]
     taken = await imported(stocked, table(*rows))
     assert (taken["accepted"], taken["lines_changed"], taken["refused"]) == (4, 3, [])
-    said = {(each["line"], each["field"]): each["now"] for each in taken["changed"]}
-    assert said == {
+    changes = {(each["line"], each["field"]): each["now"] for each in taken["changed"]}
+    assert changes == {
         (2, "source"): "ftp://cern-1.example",
         (2, "sink"): "CERN",
         (3, "source"): "gsiftp://dtn.example:2812",
@@ -141,7 +141,7 @@ async def test_a_gridftp_log_is_kept_as_it_is(admin):
     assert by_ipv6["bytes"] == 104_857_600
 
 
-async def test_of_a_table_nothing_is_shifted_dropped_or_rounded(admin):
+async def test_no_cell_of_a_table_is_shifted_dropped_or_rounded(admin):
     log = (
         b"\n"
         b"source,sink,start,bytes,seconds,busy_seconds,ranges,comment\n"
@@ -161,13 +161,13 @@ async def test_of_a_table_nothing_is_shifted_dropped_or_rounded(admin):
     assert (answer.status_code, "two columns with the same name" in answer.text) == (422, True)
 
 
-async def test_a_clock_ahead_is_told(admin):
+async def test_times_changed_because_of_a_clock_ahead_are_reported(admin):
     taken = await imported(admin, table({"start": time.time() + 600}, {"start": time.time() + 86_400}))
     assert (taken["accepted"], [each["line"] for each in taken["refused"]]) == (1, [3])
     assert {(each["line"], each["field"]) for each in taken["changed"]} == {(2, "started"), (2, "ended")}
 
 
-async def test_of_very_many_lines_the_first_are_told_and_all_are_counted(admin):
+async def test_the_first_of_very_many_lines_are_listed_and_all_are_counted(admin):
     taken = await imported(
         admin, table(*({"sink": "a b"} for _ in range(1000)), *({"source": "h"} for _ in range(700)))
     )
@@ -268,13 +268,13 @@ async def test_every_line_of_a_servers_log_is_kept_as_it_is_or_named(broker, row
         assert line not in refused
         ends = (row["host"], row["client"]) if row["kind"] == "RETR" else (row["client"], row["host"])
         server = f"gsiftp://[{ends[0]}]" if ":" in ends[0] else f"gsiftp://{ends[0]}"
-        said = {
+        expected = {
             "source": server,
             "sink": ends[1],
             "file_class": row["volume"] if row["volume"] != "/" else "",
             "streams": str(row["streams"]),
         }
-        for field, meant in said.items():
+        for field, meant in expected.items():
             assert changed.get((line, field), (None, meant))[1] == str(now[field]), (field, row)
 
 

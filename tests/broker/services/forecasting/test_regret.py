@@ -36,7 +36,7 @@ def test_a_source_that_failed_gives_no_more_than_it_gave():
     assert known.single == pytest.approx(10)
 
 
-def test_who_cannot_bring_it_all_has_no_hindsight():
+def test_sources_that_cannot_deliver_everything_have_no_hindsight():
     assert hindsight(10 * MB, [Able(0.0, 10 * MB, most=2 * MB), None]) is None
     assert hindsight(1, []) is None
 
@@ -47,7 +47,7 @@ def test_shares_that_are_not_of_the_whole_file_are_no_plan(shares):
     assert hindsight(10, [first, second]).planned is None
 
 
-def test_of_a_planned_source_nobody_may_know():
+def test_a_plan_with_an_unknown_source_has_no_planned_time():
     assert hindsight(10, [Able(0.0, 1.0, planned=5), None]).planned is None
     assert hindsight(10, [Able(0.0, 1.0, planned=10), None]).planned == 10
 
@@ -77,7 +77,7 @@ def test_no_plan_is_better_than_the_best(sources, data):
 
 
 @given(some.lists(some.tuples(some.floats(0, 50), some.floats(0.1, 50), some.integers(1, 10**10)), min_size=1))
-def test_what_was_done_was_never_better_than_the_best(done):
+def test_the_actual_time_is_never_better_than_the_best(done):
     """Sources that delivered this many bytes in this many seconds, with or without pauses: their rates are means."""
     sources = [Able(start, count / flowed) for start, flowed, count in done]
     actual = max(start + flowed for start, flowed, _ in done)

@@ -26,8 +26,8 @@ async def _somebody(broker: Broker, subject: str, role: str) -> tuple[httpx.Asyn
 
 def _failed(i: int, error: str) -> dict:
     began = NOW - 1000 + 10 * i
-    told = {"id": f"r{i}", "source": "ftp://dtn.example", "sink": "HERE", "started": began, "ended": began + 5}
-    return {**told, "bytes": 5_000_000, "outcome": "failed", "error": error}
+    transfer = {"id": f"r{i}", "source": "ftp://dtn.example", "sink": "HERE", "started": began, "ended": began + 5}
+    return {**transfer, "bytes": 5_000_000, "outcome": "failed", "error": error}
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ async def test_the_history_shows_subjects_and_errors_of_ones_own_rows_and_all_to
 
 
 @pytest.mark.parametrize("path", [T, f"{T}/export"])
-async def test_no_filter_tells_whose_transfers_are(reported, path):
+async def test_no_filter_reveals_the_owners_of_transfers(reported, path):
     eve, _ = await _somebody(reported, "eve", "curator")
     for named in ("ann-of-cern", "there-is-none"):
         assert (await eve.get(path, params={"subject": named})).status_code == 403
@@ -87,19 +87,19 @@ async def test_reports_keep_the_same_rule(reported, name):
     eve, token = await _somebody(reported, "eve", "curator")
     sitting = Sitting(reported)
     await sitting.login(token, "/reports")
-    told = [await eve.get(f"/broker/v1/reports/{name}", params=asked)]
+    answers = [await eve.get(f"/broker/v1/reports/{name}", params=asked)]
     for path in (f"/reports/{name}", f"/reports/{name}.json"):
-        told.append(await sitting.client.get(path, params=asked))
-    assert all("ann-of-cern" not in each.text and SECRET not in each.text for each in told)
+        answers.append(await sitting.client.get(path, params=asked))
+    assert all("ann-of-cern" not in each.text and SECRET not in each.text for each in answers)
 
 
-async def test_an_admin_is_told_by_a_report_what_others_are_not(reported):
+async def test_a_report_shows_errors_of_others_to_an_admin(reported):
     root, _ = await _somebody(reported, "root", "admin")
     asked = {"source": "ftp://dtn.example", "sink": "HERE"}
     assert SECRET in (await root.get("/broker/v1/reports/pair", params=asked)).text
 
 
-def test_whose_scope_it_is_decides():
+def test_the_scope_decides_what_a_record_shows():
     row = TransferRecord.model_construct(id=1, subject="ann", error="why")
     assert row.shown_to(None) is row
     assert row.shown_to("ann") is row

@@ -99,7 +99,7 @@ def world(tmp_path: Path) -> Iterator[Forwarding]:
     web.close()
 
 
-def test_depots_measure_their_legs_and_reports_make_them_forward_until_the_broker_dies_and_after(world, tmp_path):
+def test_depots_measure_legs_and_forward_even_after_the_broker_dies(world, tmp_path):
     def measured() -> bool:
         answers = [world.admin.get(f"{B}/depots/{name}/forwarding").json() for name in NAMES]
         return not any(each["measure"] for each in answers)

@@ -141,7 +141,7 @@ async def test_measurements_are_kept_for_reports_when_they_are_not_valid_any_mor
     assert await kept(broker) == {"a-transfer": 3}
 
 
-async def test_of_each_reporter_the_newest_measurements_are_kept(stocked, broker, monkeypatch):
+async def test_the_newest_measurements_of_each_reporter_are_kept(stocked, broker, monkeypatch):
     monkeypatch.setattr("broker.services.network.routes.MOST_KEPT", 5)
     ann, bob, now = await broker.client("transfer"), await broker.client("curator"), time.time()
     await report(bob, *(measured("none", 1, 1, ended=now - 100 - ago) for ago in range(3)))

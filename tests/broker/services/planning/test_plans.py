@@ -64,11 +64,11 @@ async def test_a_network_is_planned_with_a_proof_that_another_checks(admin):
     assert (plan["seconds"], plan["direct_seconds"]) == (100, 400)
     assert "the uplink of r" in plan["reason"]
     assert sum(path["bytes"] for path in plan["paths"]) == 4000 * MB
-    said, made = read_back(plan, NETWORK["files"])
-    check(said.network, said.demand, made)
+    problem, made = read_back(plan, NETWORK["files"])
+    check(problem.network, problem.demand, made)
 
 
-async def test_what_the_broker_knows_is_filled_in(broker, stocked):
+async def test_a_plan_is_completed_with_forecasts_and_capacities(broker, stocked):
     now = time.time()
     rates = {("cern-1", "FNAL"): 5 * MB, ("cern-1", "CERN"): 80 * MB, ("cern-2", "FNAL"): 60 * MB}
     for (source, sink), rate in rates.items():
@@ -99,13 +99,13 @@ async def test_what_the_broker_knows_is_filled_in(broker, stocked):
     assert len(plan["network"]["links"]) == 6
     assert plan["direct_seconds"] == pytest.approx(1000 / 5, rel=0.2)
     assert plan["seconds"] == pytest.approx(1000 / 45, rel=0.2)
-    told = {**wanted, "links": {"cern-1 -> fnal-1": "400 MB/s"}}
-    assert (await planned(stocked, told))["seconds"] < 1000 / 400
+    given = {**wanted, "links": {"cern-1 -> fnal-1": "400 MB/s"}}
+    assert (await planned(stocked, given))["seconds"] < 1000 / 400
 
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(
-    ("change", "status", "said"),
+    ("change", "status", "message"),
     [
         ({"links": {"a -> c": "1 MB/s"}}, 422, "names the unknown host 'c'"),
         ({"links": {"a -> b": "fast"}}, 422, "links, a -> b: 'fast' is not understood"),
@@ -122,26 +122,26 @@ async def test_what_the_broker_knows_is_filled_in(broker, stocked):
         ({"hosts": [1]}, 422, "an object"),
     ],
 )
-async def test_what_makes_no_sense_or_is_too_much(admin, change, status, said):
+async def test_networks_that_are_invalid_or_too_large_are_refused(admin, change, status, message):
     answer = await admin.post(PLANS, json={**NETWORK, **change})
     assert answer.status_code == status, answer.text
     error = answer.json()["error"]
-    assert said in error["message"] + error["remedy"]
+    assert message in error["message"] + error["remedy"]
 
 
-async def test_who_may_read_may_plan_and_nobody_else(broker):
+async def test_planning_requires_only_the_reader_role(broker):
     assert (await (await broker.client("reader")).post(PLANS, json=NETWORK)).status_code == 200
     assert (await broker.with_headers({}).post(PLANS, json=NETWORK)).status_code == 401
 
 
-async def test_what_takes_too_long_or_too_much_memory_is_refused_and_the_next_plan_is_made(broker, admin):
+async def test_a_plan_over_its_limits_is_refused_and_the_next_one_is_made(broker, admin):
     apart, budget = broker.factory.working, broker.factory.working.budget
-    for change, said in ({"seconds": 0.05}, "0.05 s"), ({"memory": 40 << 20}, "40 MB of memory"):
+    for change, limit in ({"seconds": 0.05}, "0.05 s"), ({"memory": 40 << 20}, "40 MB of memory"):
         await apart.close()
         apart.budget = budget._replace(**change)
         answer = await admin.post(PLANS, json=NETWORK)
         assert (answer.status_code, answer.json()["error"]["code"]) == (413, "too_large"), answer.text
-        assert f"the plan would take more than {said}" in answer.text
+        assert f"the plan would take more than {limit}" in answer.text
         apart.budget = budget
         await planned(admin, NETWORK)
 
@@ -175,7 +175,7 @@ async def test_shares_follow_the_rates_and_the_time_has_bounds(broker, stocked):
     assert single["seconds"] == pytest.approx(1e9 / 100e6, rel=0.2)
 
 
-async def test_what_cannot_be_planned_says_why(stocked):
+async def test_an_impossible_plan_is_refused_with_the_reason(stocked):
     answer = await stocked.post("/broker/v1/plans", json={"name": "none"})
     assert (answer.status_code, answer.json()["error"]["code"]) == (404, "not_found")
     await stocked.put("/broker/v1/datasets/lone", json={"name": "lone"})

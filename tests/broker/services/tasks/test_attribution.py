@@ -24,10 +24,10 @@ ACTS = [
 
 
 @pytest.mark.parametrize(("method", "path", "body", "code", "action"), ACTS)
-async def test_what_an_admin_does_to_anothers_task_is_told(broker, admin, method, path, body, code, action):
+async def test_actions_of_admins_are_in_events_and_the_audit_log(broker, admin, method, path, body, code, action):
     number = await _waiting(broker, "ann")
-    said = {**(body or {}), "task_id_list": [number]} if "manager" in path else body
-    answer = await admin.request(method, path.format(number), json=said)
+    content = {**(body or {}), "task_id_list": [number]} if "manager" in path else body
+    answer = await admin.request(method, path.format(number), json=content)
     assert answer.status_code == 200, answer.text
     issued = await broker.factory.access.issue("tests", NewToken(subject="ann", role="transfer"))
     ann = broker.with_headers({"Authorization": f"Bearer {issued.token}"})
@@ -40,7 +40,7 @@ async def test_what_an_admin_does_to_anothers_task_is_told(broker, admin, method
     assert (entry["subject"], entry["thing"]) == ("a-admin", number)
 
 
-async def test_what_owners_do_to_their_own_task_is_no_admins_act(broker, admin):
+async def test_actions_of_owners_are_not_in_the_audit_log(broker, admin):
     issued = await broker.factory.access.issue("tests", NewToken(subject="ann", role="transfer"))
     ann = broker.with_headers({"Authorization": f"Bearer {issued.token}"})
     number = await _waiting(broker, "ann")
@@ -81,17 +81,17 @@ def _wrong(url: str, address: str = "127.0.0.1", times: int = 22, **headers: str
     return status
 
 
-def test_nobody_is_believed_to_be_a_proxy_unless_that_is_said(tmp_path, monkeypatch):
+def test_no_proxy_is_trusted_by_default(tmp_path, monkeypatch):
     monkeypatch.setenv("FORWARDED_ALLOW_IPS", "*")
     with broker_in(tmp_path) as broker:
         assert _wrong(broker.url, **{"X-Forwarded-For": "192.0.2.1"}) == 429
         assert _wrong(broker.url, "127.0.0.1", 1, **{"X-Forwarded-For": "192.0.2.2"}) == 429
 
 
-@pytest.mark.parametrize("said", ['trusted = "all"', 'trusted = ["proxy.example"]', "on = true", 'trusted = ["*"]'])
-def test_a_proxy_without_sense_is_refused(tmp_path, said):
+@pytest.mark.parametrize("setting", ['trusted = "all"', 'trusted = ["proxy.example"]', "on = true", 'trusted = ["*"]'])
+def test_an_invalid_proxy_is_refused(tmp_path, setting):
     config = tmp_path / "broker.toml"
-    config.write_text(f"[proxy]\n{said}\n")
+    config.write_text(f"[proxy]\n{setting}\n")
     config.chmod(0o600)
     with pytest.raises(Invalid, match=r"\[proxy\]"):
         configured(Settings(), config)

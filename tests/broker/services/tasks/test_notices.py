@@ -136,20 +136,20 @@ async def test_a_hook_hears_how_each_task_ended(broker, receiver, gridftp):
         await connection.exec_driver_sql(f"UPDATE tasks SET deadline = {time.time()} WHERE id = '{late}'")
     assert (await admin.post(f"{TASKS}/{stopped}/cancel")).is_success
     await until(lambda: len(receiver.taken) == 4)
-    told = {each["data"]["id"]: each for each in receiver.taken}
-    assert {number: each["type"] for number, each in told.items()} == {
+    notices = {each["data"]["id"]: each for each in receiver.taken}
+    assert {number: each["type"] for number, each in notices.items()} == {
         good: "task.succeeded",
         bad: "task.failed",
         late: "task.expired",
         stopped: "task.canceled",
     }
-    data = told[good]["data"]
+    data = notices[good]["data"]
     assert (data["label"], data["owner"], data["status"]) == ("the first", "a-admin", "SUCCEEDED")
     assert (data["files_transferred"], data["bytes_transferred"], data["faults"]) == (1, 5, 0)
     assert (data["source"]["name"], data["destination"]["name"]) == ("here", "there")
     assert data["description"].startswith("the first succeeded (1 files, 5 bytes, in ")
-    assert told[bad]["data"]["error"]["code"] == "FILE_NOT_FOUND"
-    assert f"{bad} failed: " in told[bad]["data"]["description"]
+    assert notices[bad]["data"]["error"]["code"] == "FILE_NOT_FOUND"
+    assert f"{bad} failed: " in notices[bad]["data"]["description"]
 
 
 async def test_tasks_that_are_to_be_silent_are(broker, receiver, gridftp):
@@ -172,7 +172,7 @@ async def _untold(broker: Broker) -> list[str]:
         return await NoticeStore(connection).due(time.time() + 1e6, 100)
 
 
-async def test_a_hook_that_refuses_is_told_again_under_the_same_id(broker, receiver, gridftp):
+async def test_a_refused_notice_is_sent_again_under_the_same_id(broker, receiver, gridftp):
     receiver.refuses = 3
     number = await submit(await stocked(broker, gridftp), "here", "/a")
     await until(lambda: receiver.taken)
@@ -182,7 +182,7 @@ async def test_a_hook_that_refuses_is_told_again_under_the_same_id(broker, recei
             await asyncio.sleep(0.02)
 
 
-async def test_what_ended_while_nobody_could_tell_is_told_later(database, receiver, gridftp):
+async def test_tasks_that_ended_while_the_broker_was_down_are_announced_later(database, receiver, gridftp):
     async with at_work(Settings(database)) as broker:
         admin = await stocked(broker, gridftp)
         number = await submit(admin, "far", "/x")
@@ -199,7 +199,7 @@ async def test_what_ended_while_nobody_could_tell_is_told_later(database, receiv
     assert receiver.numbers == [number]
 
 
-async def test_of_several_processes_one_tells(database, receiver, gridftp):
+async def test_one_of_several_processes_sends_a_notice(database, receiver, gridftp):
     settings = Settings(database, hook=Hook(receiver.url, KEY))
     async with running(settings) as one, running(settings):
         admin = await stocked(one, gridftp)
@@ -242,7 +242,7 @@ def test_a_hook_is_read_from_a_file(tmp_path):
         GOOD.replace(f'"{SECRET}"', "3"),
     ],
 )
-def test_a_file_without_sense_is_refused_by_name(tmp_path, text):
+def test_an_invalid_file_is_refused_by_name(tmp_path, text):
     path = tmp_path / "broker.toml"
     path.write_text(text)
     path.chmod(0o600)

@@ -8,7 +8,7 @@ import pytest
 from tests.broker.services.conftest import TASKS, grant, somebody
 
 
-async def test_what_is_handed_over_is_done_once_however_often_it_is_sent(world):
+async def test_a_submission_sent_twice_is_done_once(world):
     content = os.urandom(300_000)
     (world.source / "a b").write_bytes(content)
     submission = world.submission("/a b", label="the first")
@@ -26,7 +26,7 @@ async def test_what_is_handed_over_is_done_once_however_often_it_is_sent(world):
     assert task["rate"] > 0
 
 
-async def test_files_and_events_say_what_became_of_each(world):
+async def test_files_and_events_show_the_outcome_of_each_item(world):
     for name in "abc":
         (world.source / name).write_bytes(b"x" * 10)
     options = {"skip_source_errors": True}
@@ -48,7 +48,7 @@ async def test_files_and_events_say_what_became_of_each(world):
     assert [each["code"] for each in errors] == ["FILE_NOT_FOUND"]
 
 
-async def test_a_failed_task_says_why(world):
+async def test_a_failed_task_has_its_error(world):
     sent = await world.ann.post(TASKS, json=world.submission("/none"))
     task = await world.over(sent.json()["id"])
     assert (task["status"], task["error"]["code"]) == ("FAILED", "FILE_NOT_FOUND")
@@ -105,7 +105,7 @@ async def test_lists_come_in_pages_the_newest_first(world):
     assert (await world.ann.get(TASKS, params={"before": str(uuid4())})).status_code == 404
 
 
-async def test_what_is_canceled_stays_so_and_what_is_over_cannot_be(world):
+async def test_a_canceled_task_stays_canceled(world):
     waiting = {"name": "far", "kind": "local", "base": "/nowhere/", "site": "ELSEWHERE"}  # there is no worker
     await world.admin.put("/broker/v1/collections/far", json=waiting)
     await grant(world.admin, "far", "ann", "rw")
@@ -147,14 +147,14 @@ async def test_what_is_canceled_stays_so_and_what_is_over_cannot_be(world):
         ({"options": {"sync_level": 4}}, 422),
     ],
 )
-async def test_what_makes_no_sense_or_is_not_granted_is_refused(world, change, status):
+async def test_submissions_that_are_invalid_or_not_granted_are_refused(world, change, status):
     answer = await world.ann.post(TASKS, json={**world.submission("/x"), **change})
     assert answer.status_code == status, answer.text
     assert set(answer.json()["error"]) == {"code", "message", "remedy"}
     assert (await world.ann.get(TASKS)).json()["tasks"] == []
 
 
-async def test_who_only_reads_hands_nothing_over(world):
+async def test_readers_cannot_submit_tasks(world):
     eve = await somebody(world.broker, "eve", "reader")
     assert (await eve.post(TASKS, json=world.submission("/x"))).status_code == 403
     assert (await eve.get(TASKS)).status_code == 200

@@ -59,12 +59,12 @@ class Stream:
 
     def next(self) -> dict[str, Any] | None:
         """Return the next event; None at the end."""
-        said: dict[str, Any] = {}
+        event: dict[str, Any] = {}
         for line in self._lines:
             if not line:
-                return said
+                return event
             name, _, value = line.partition(": ")
-            said[name] = json.loads(value) if name == "data" else value
+            event[name] = json.loads(value) if name == "data" else value
         return None
 
 
@@ -87,7 +87,7 @@ def test_a_stream_begins_at_once_and_ends_with_the_task(client, opened):
     assert last["data"] == client.get(f"{TASKS}/{number}").json()
 
 
-def test_who_comes_again_is_told_only_what_is_new(client, opened):
+def test_a_reconnected_watcher_gets_only_new_events(client, opened):
     number = delete(client, "far")
     seen = Stream(opened, client, number).next()["id"]
     again = Stream(opened, client, number, seen)
@@ -133,16 +133,16 @@ async def test_silence_is_not_mistaken_for_an_end(world, monkeypatch):
     number = (await world.admin.post(TASKS, json={**world.submission("/a"), "destination": "far"})).json()["id"]
     task = await world.broker.factory.tasks.one(ADMIN, number)
     async with aclosing(world.broker.factory.watching.watch(ADMIN, task, {})) as stream:
-        told = [await anext(stream) for _ in range(4)]
-    assert [each and each.status for each in told][-3:] == [None] * 3
+        records = [await anext(stream) for _ in range(4)]
+    assert [each and each.status for each in records][-3:] == [None] * 3
 
 
-def test_what_nobody_may_see_is_refused_before_the_stream(client, opened):
+def test_an_unknown_task_is_refused_before_the_stream(client, opened):
     assert client.get(f"{TASKS}/{uuid4()}/progress").status_code == 404
     assert client.get(f"{TASKS}/x/progress").status_code == 422
 
 
-async def test_however_many_watch_one_query_tells_all(world):
+async def test_one_query_serves_all_watchers(world):
     factory = world.broker.factory
     (world.source / "a").write_bytes(b"x" * 100)
     submission = world.submission("/a")
@@ -185,7 +185,7 @@ async def test_however_many_watch_one_query_tells_all(world):
     assert not factory.watching._callers
 
 
-async def test_nobody_watches_without_end(world, monkeypatch):
+async def test_the_number_of_watchers_of_a_user_is_limited(world, monkeypatch):
     monkeypatch.setattr(watching, "MOST", 1)
     number = (await world.ann.post(TASKS, json=world.submission("/x"))).json()["id"]
     task = await world.broker.factory.tasks.one(ANN, number)
