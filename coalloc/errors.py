@@ -11,6 +11,8 @@
     ├── NotAllowed             7  every source refused us
     ├── TargetExists           7  an existing file is not to be replaced
     ├── TargetInUse            8  another coget writes this target
+    ├── DeadlineRefused        9  a deadline cannot be kept with the wanted probability
+    │   └── DeadlineMissed        the file is complete, but late
     └── SourceError               one replica, one attempt; never ends a transfer alone
         ├── UnknownHost           permanent
         ├── Unreachable           refused, no route, connect timed out
@@ -47,6 +49,8 @@ __all__ = [
     "AlreadyThere",
     "CoallocError",
     "ConnectionLost",
+    "DeadlineMissed",
+    "DeadlineRefused",
     "DiskFull",
     "IsDirectory",
     "LimitExceeded",
@@ -163,6 +167,17 @@ class TargetInUse(CoallocError):
 
     status = 8
     code = "target_in_use"
+
+
+class DeadlineRefused(CoallocError):
+    """A deadline that will probably not be kept."""
+
+    status = 9
+    code = "deadline"
+
+
+class DeadlineMissed(DeadlineRefused):
+    """A file that is complete and verified, but later than promised."""
 
 
 class SourceError(CoallocError):

@@ -15,6 +15,9 @@ __all__ = [
     "Basis",
     "Checksum",
     "Confirm",
+    "Deadline",
+    "DeadlineReport",
+    "DeadlineView",
     "Ending",
     "Entry",
     "Estimate",
@@ -277,6 +280,43 @@ class SourceReport(NamedTuple):
     routes: tuple[RouteUse, ...] = ()
 
 
+class Deadline(NamedTuple):
+    """The time by which a file is to be complete, in seconds since the epoch, and the wanted probability of that."""
+
+    at: float
+    sure: float = 0.95
+
+
+class DeadlineView(NamedTuple):
+    """The probability, from 0 to 1, that a deadline is kept with all sources, as of `moment`; None while unknown.
+
+    `later` is the time at which the file is complete with the wanted probability, None if unknown. Times are seconds
+    since the epoch.
+    """
+
+    deadline: Deadline
+    moment: float
+    chance: float | None = None
+    later: float | None = None
+
+
+class DeadlineReport(NamedTuple):
+    """A deadline, what was known of it at the start, warnings during the transfer, and the end; None if not complete.
+
+    `spared` is the number of sources that were not needed.
+    """
+
+    first: DeadlineView
+    warnings: tuple[DeadlineView, ...] = ()
+    ended: float | None = None
+    spared: int = 0
+
+    @property
+    def kept(self) -> bool:
+        """Return whether the file was complete in time."""
+        return self.ended is not None and self.ended <= self.first.deadline.at
+
+
 class TransferReport(NamedTuple):
     """The results of a whole transfer, from which `coget --json` makes its document.
 
@@ -297,6 +337,7 @@ class TransferReport(NamedTuple):
     sources: tuple[SourceReport, ...] = ()
     notice: str | None = None
     there: bool = False
+    deadline: DeadlineReport | None = None
 
     @property
     def verified(self) -> bool:
@@ -365,6 +406,8 @@ class Plan(NamedTuple):
     """The plan for the transfer of one file now. `seconds` is the expected duration, None if no rate is known.
 
     In four of five cases, the duration should be within `bounds`, in seconds; None if no source's bounds are known.
+    `deadline` is the outlook for the deadline that the user gave, and `needed` the number of sources, the first ones,
+    with which its transfer would begin; None without a deadline, or if no rate is known.
     """
 
     name: str
@@ -375,6 +418,8 @@ class Plan(NamedTuple):
     shares: tuple[PlannedShare, ...]
     checksums: tuple[Checksum, ...] = ()
     bounds: tuple[float, float] | None = None
+    deadline: DeadlineView | None = None
+    needed: int | None = None
 
 
 class SourceView(NamedTuple):
@@ -389,7 +434,11 @@ class SourceView(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """The current state of a transfer. `size` is None until the first server has answered."""
+    """The current state of a transfer. `size` is None until the first server has answered.
+
+    In nine of ten cases, the remaining seconds should be within `eta_bounds`. `warnings` are all warnings so far that
+    the deadline may not be kept.
+    """
 
     name: str
     phase: Phase
@@ -400,6 +449,9 @@ class Snapshot(NamedTuple):
     rate: float = 0.0
     eta_seconds: float | None = None
     sources: tuple[SourceView, ...] = ()
+    eta_bounds: tuple[float, float] | None = None
+    deadline: DeadlineView | None = None
+    warnings: tuple[DeadlineView, ...] = ()
 
 
 class TaskView(NamedTuple):

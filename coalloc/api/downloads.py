@@ -17,6 +17,7 @@ from coalloc.engine.base import Admission
 from coalloc.engine.first_answers import FirstAnswers
 from coalloc.engine.limits.server_slots import Slots
 from coalloc.errors import CoallocError
+from coalloc.history.finishes import FinishHistory
 from coalloc.history.transfers import TransferHistory
 from coalloc.model import Confirm, Estimate, FoundReplicas, ReplicaSet, Results, Snapshot, TransferReport
 from coalloc.partial_file import HeldHere
@@ -109,6 +110,8 @@ async def _download(
         replace=request.overwrite or not _is_foreign(found.file),
         beside=request.beside,
         confirm=confirm,
+        deadline=request.deadline,
+        past_errors=FinishHistory(past.path).errors,
     )
     exact = request.output if request.within else None  # the existing target may become a directory at any moment
     where = exact or target(found.file.name, request.output, many, _is_foreign(found.file))
@@ -123,6 +126,7 @@ async def _download(
     except CoallocError as error:
         await _remember(past, broker, request, found, fetch.report(), began, error)
         raise
+    FinishHistory(past.path).add(fetch.finish_errors, time.time())
     await _remember(past, broker, request, found, report, began)
     return report
 

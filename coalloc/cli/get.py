@@ -11,7 +11,7 @@ import click
 from coalloc.cli import interrupts, options
 from coalloc.cli.failures import CommandFailed
 from coalloc.cli.progress import showing
-from coalloc.errors import CoallocError, UsageError
+from coalloc.errors import CoallocError, DeadlineMissed, UsageError
 from coalloc.util.streams import say_json
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ __all__ = ["get"]
     metavar="auto|URL,...",
     help="Relay through these servers if the plan is faster; auto: through any server with a measured link.",
 )
+@options.deadline
 @options.overwrite
 @options.as_json
 @click.option("--quiet", is_flag=True, help="Show errors only.")
@@ -63,6 +64,7 @@ def get(as_json: bool, quiet: bool, **given: Any) -> None:
       coget get -o data/ --checksum md5:9e107d9d372bb6826bd81d3542a419d6 ftp://a.example/x
       coget get --strategy conservative --blocks 15 ftp://a.example/x ftp://b.example/x
       coget get --json --quiet dataset.meta4 > report.json
+      coget get --by 14:05 --sure 99 ftp://a.example/x ftp://b.example/x
       coget get --broker https://broker.example run1:2024/x.root
     """
     from coalloc import api
@@ -83,12 +85,25 @@ def get(as_json: bool, quiet: bool, **given: Any) -> None:
         from coalloc.display.json import unfinished
 
         raise CommandFailed(error, unfinished(results)) from error
+    late = next((report for report in reports if report.deadline and not report.deadline.kept), None)
     if as_json:
         from coalloc.display.json import transfers
 
+        if late:
+            raise CommandFailed(_missed(late), transfers(reports))
         say_json(transfers(reports))
     elif not quiet:
         _print_reports(reports)
+    if late:
+        raise _missed(late)
+
+
+def _missed(report: "TransferReport") -> DeadlineMissed:
+    from coalloc.util import human
+
+    assert report.deadline is not None
+    at = human.moment(report.deadline.first.deadline.at)
+    return DeadlineMissed(f"{report.output} is complete, but later than {at}", "allow more time, or add sources")
 
 
 def _print_reports(reports: "Sequence[TransferReport]") -> None:

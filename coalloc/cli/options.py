@@ -1,5 +1,6 @@
 """The options that several commands share, and the request that `get` and `plan` build from them."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -12,13 +13,16 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
     from coalloc.api import Request
+    from coalloc.model import Deadline
 
 __all__ = [
     "as_json",
     "broker",
     "data_hosts",
+    "deadline",
     "delegate",
     "engine",
+    "moment",
     "overwrite",
     "request",
     "size",
@@ -29,6 +33,8 @@ __all__ = [
 
 STRATEGIES = ("single", "brute", "history", "conservative", "aggressive", "adaptive")
 ENGINES = ("auto", "gridftp", "globus-url-copy")
+
+CLOCK = re.compile(r"\d{1,2}:\d{2}(:\d{2})?")
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -52,6 +58,33 @@ def size(ctx: click.Context, param: click.Parameter, value: str) -> int:
         return units.size(value)
     except ValueError as error:
         raise click.BadParameter(str(error), ctx, param) from None
+
+
+def moment(text: str) -> float:
+    """Parse a time as seconds since the epoch: 14:05, 2030-01-31T12:00, or +10 min from now.
+
+    A time without a date is its next occurrence; times are local unless they have a zone.
+
+    :raises UsageError: if it is no time, or has passed
+    """
+    import time
+    from datetime import datetime, timedelta
+
+    from coalloc.planner.documents import units
+
+    now = datetime.now()
+    try:
+        if text.startswith("+"):
+            return time.time() + units.seconds(text[1:])
+        if CLOCK.fullmatch(text):
+            at = datetime.combine(now.date(), datetime.fromisoformat(f"2000-01-01T{text}").time())
+            return (at if at > now else at + timedelta(days=1)).timestamp()
+        parsed = datetime.fromisoformat(text).timestamp()
+    except (ValueError, OverflowError, OSError):
+        raise UsageError(f"{text!r} is not a time", "write it as 14:05, 2030-01-31T12:00 or '+10 min'") from None
+    if parsed <= time.time():
+        raise UsageError(f"the time {text} has passed", "give a later one")
+    return parsed
 
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
@@ -134,6 +167,22 @@ _TRANSFER_OPTIONS = (
 )
 
 
+def deadline(command: F) -> F:
+    """Add the options for when a file is to be complete."""
+    command = click.option(
+        "--sure",
+        type=click.FloatRange(50, 99.9),
+        metavar="PERCENT",
+        help="Probability with which --by must hold, 50 to 99.9.  [default: 95]",
+    )(command)
+    return click.option(
+        "--by",
+        metavar="TIME",
+        help="Time by which the file must be complete: 14:05, 2030-01-31T12:00 or '+10 min'. A transfer that will "
+        "probably be late is refused; one that has time uses few sources.",
+    )(command)
+
+
 def transfer_options(command: F) -> F:
     """Add the options for how a file is fetched."""
     for option in reversed(_TRANSFER_OPTIONS):
@@ -141,7 +190,14 @@ def transfer_options(command: F) -> F:
     return command
 
 
-def request(sources: tuple[str, ...], output: Path | None = None, checksum: str | None = None, **how: Any) -> "Request":
+def request(
+    sources: tuple[str, ...],
+    output: Path | None = None,
+    checksum: str | None = None,
+    by: str | None = None,
+    sure: float | None = None,
+    **how: Any,
+) -> "Request":
     """Build the request to the API; `how` are the values of the other `transfer_options`.
 
     :raises UsageError: for options that contradict each other
@@ -151,7 +207,19 @@ def request(sources: tuple[str, ...], output: Path | None = None, checksum: str 
     _refuse_nonsense(**how)
     how["data_hosts"], how["delegate"] = frozenset(how["data_hosts"]), frozenset(how["delegate"])
     how["via"] = how["via"] or None
-    return Request(sources, output, checksum=checksum, **how)
+    return Request(sources, output, checksum=checksum, deadline=_deadline(by, sure, how.get("staging")), **how)
+
+
+def _deadline(by: str | None, sure: float | None, staging: tuple[str, ...] | None) -> "Deadline | None":
+    if by is None:
+        if sure is not None:
+            raise UsageError("--sure makes no sense without --by", "leave it out, or give a time with --by")
+        return None
+    if staging is not None:
+        raise UsageError("--by makes no sense with --staging, which uses all relays", "leave one of them out")
+    from coalloc.model import Deadline
+
+    return Deadline(moment(by)) if sure is None else Deadline(moment(by), sure / 100)
 
 
 def _refuse_nonsense(

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from coalloc.cli import interrupts, options
-from coalloc.errors import UsageError
+from coalloc.cli.failures import CommandFailed
+from coalloc.errors import CoallocError, UsageError
 from coalloc.util.streams import say_json
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ PICTURES = (".svg", ".png", ".pdf")
 @click.command(short_help="Show the plan for a file or a network, without moving data.")
 @options.sources(required=False)
 @options.transfer_options
+@options.deadline
 @options.as_json
 @click.option(
     "--metalink", is_flag=True, help="Print a Metalink 4 file of the sources, the best one first, with a checksum."
@@ -36,9 +38,10 @@ def plan(
     """Show how a file would be fetched, without moving any data.
 
     coget asks each server for the file's size. From your history, it then shows the expected share of each source and
-    the expected duration. With --network, it shows the paths of files through a network, over relays where that is
-    faster, with the time and the limits of the plan. Rates that the network file lacks come from `coget probe`, and
-    from the broker of --broker.
+    the expected duration. With --by, it shows how probable it is that the file is complete in time, and ends with
+    status 9 if that is less than --sure. With --network, it shows the paths of files through a network, over relays
+    where that is faster, with the time and the limits of the plan. Rates that the network file lacks come from
+    `coget probe`, and from the broker of --broker.
 
     \b
     Examples:
@@ -48,7 +51,7 @@ def plan(
     """
     if as_json and metalink:
         raise UsageError("--json and --metalink exclude each other", "leave one of them out")
-    _refuse_nonsense(network, method, picture, metalink, given["sources"])
+    _refuse_nonsense(network, method, picture, metalink, given["sources"], given["by"])
     if network:
         from coalloc.cli.network_plan import plan_network
 
@@ -61,21 +64,46 @@ def plan(
         click.echo(interrupts.run(api.metalink(request)), nl=False)
         return
     plans = interrupts.run(api.plan(request))
+    refusal = _refusal(plans)
     if as_json:
         from coalloc.display import json as documents
 
+        if refusal:
+            raise CommandFailed(refusal, documents.plans(plans))
         say_json(documents.plans(plans))
     else:
         _print(plans)
+    if refusal:
+        raise refusal
+
+
+def _refusal(plans: "Sequence[Plan]") -> CoallocError | None:
+    """Return the error of a plan whose deadline will probably not be kept."""
+    from coalloc.download.outlook import refused
+
+    for made in plans:
+        view = made.deadline
+        if view and view.chance is not None and view.chance < view.deadline.sure:
+            return refused(made.name, view)
+    return None
 
 
 def _refuse_nonsense(
-    network: Path | None, method: str | None, picture: Path | None, metalink: bool, sources: Sequence[str]
+    network: Path | None,
+    method: str | None,
+    picture: Path | None,
+    metalink: bool,
+    sources: Sequence[str],
+    by: str | None,
 ) -> None:
     if bool(network) == bool(sources):
         raise UsageError("a plan needs either sources or a network", "name a SOURCE, or --network")
     if network and metalink:
         raise UsageError("--metalink makes no sense with --network", "leave one of them out")
+    if by and (network or metalink):
+        raise UsageError(
+            f"--by makes no sense with {'--network' if network else '--metalink'}", "leave one of them out"
+        )
     if (method or picture) and not network:
         raise UsageError(f"--{'method' if method else 'picture'} makes no sense without --network", "leave it out")
     if picture and picture.suffix not in PICTURES:
@@ -83,6 +111,7 @@ def _refuse_nonsense(
 
 
 def _print(plans: "Sequence[Plan]") -> None:
+    from coalloc.display.deadline import outlook
     from coalloc.display.table import ReportPrinter, table
     from coalloc.util import human
 
@@ -93,6 +122,8 @@ def _print(plans: "Sequence[Plan]") -> None:
             time += f" (likely {human.duration(made.bounds[0])} to {human.duration(made.bounds[1])})"
         out.print(f"{human.one_line(made.name)}: {human.size(made.size)}, {time} ({made.strategy})")
         out.print(human.one_line(made.rationale))
+        if made.deadline:
+            out.print(f"{outlook(made.deadline)}; {_beginning(made)}")
         names = human.labels([share.url for share in made.shares])
         rows = [_row(name, share) for name, share in zip(names, made.shares, strict=True)]
         out.print(table(("source", ">share", ">bytes", ">set-up", ">rate", ">likely", "why"), rows))
@@ -101,6 +132,16 @@ def _print(plans: "Sequence[Plan]") -> None:
                 out.print(f"{name}: {_routes(share.routes)}")
             if share.error:
                 out.print(human.about(name, share.url, share.error))
+
+
+def _beginning(made: "Plan") -> str:
+    from coalloc.util import human
+
+    usable = sum(share.error is None for share in made.shares)
+    if made.needed is None or made.needed >= usable:
+        return "all sources are needed from the start"
+    spared = human.counted(usable - made.needed, "source")
+    return f"the transfer begins without {spared}, which it uses only if needed"
 
 
 def _row(name: str, share: "PlannedShare") -> tuple[str, ...]:

@@ -1,8 +1,6 @@
 """`coget submit`: submit a transfer to a broker, which runs it in the background."""
 
-import time
 from collections import Counter
-from datetime import datetime
 from typing import Any
 
 import click
@@ -10,7 +8,6 @@ import click
 from coalloc.cli import interrupts, options
 from coalloc.cli.progress import showing
 from coalloc.cli.watch import printer, until_over
-from coalloc.errors import UsageError
 from coalloc.util.streams import say, say_json
 
 __all__ = ["submit"]
@@ -35,7 +32,7 @@ SYNC = ("exists", "size", "mtime", "checksum")
 @click.option("--label", metavar="TEXT", help="Label shown in task lists.")
 @click.option(
     "--deadline",
-    callback=lambda ctx, param, value: _moment(value),
+    callback=lambda ctx, param, value: value and options.moment(value),
     metavar="TIME",
     help="Local time at which the task ends even if unfinished, as 2030-01-31T12:00.  [default: in a day]",
 )
@@ -97,16 +94,3 @@ def _print_planned(number: str, broker: str | None, as_json: bool) -> None:
         say_json(listed)
     size = human.size(found["bytes"])
     say(f"would copy {found['copy']} files, {size}, make {found['link']} links, delete {found['delete']}", err=True)
-
-
-def _moment(text: str | None) -> float | None:
-    """Parse a local time as seconds since the epoch."""
-    if text is None:
-        return None
-    try:
-        moment = datetime.fromisoformat(text).timestamp()
-    except (ValueError, OverflowError, OSError):
-        raise UsageError(f"{text!r} is not a time", "write it as 2030-01-31T12:00") from None
-    if moment <= time.time():
-        raise UsageError(f"the deadline {text} has passed", "name a later one")
-    return moment

@@ -1,6 +1,7 @@
 """Progress on a terminal: a bar for the file and a line for each source, redrawn in place."""
 
 from collections.abc import Callable
+from math import inf
 from typing import Generic, TextIO
 
 from rich.console import Group, RenderableType
@@ -10,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from coalloc.display import V, View
+from coalloc.display.deadline import outlook
 from coalloc.display.terminal import console
 from coalloc.model import Snapshot, SourceState, SourceView
 from coalloc.util import human
@@ -92,6 +94,11 @@ def draw(snapshot: Snapshot) -> RenderableType:
             for name, source in zip(names, snapshot.sources, strict=True)
             if source.error
         ]
+    if snapshot.eta_bounds and snapshot.eta_bounds[1] < inf:
+        early, late = snapshot.eta_bounds
+        parts.append(Text(f"probably {human.duration(early)} to {human.duration(late)} left", style="dim"))
+    if snapshot.deadline:
+        parts.append(Text(outlook(snapshot.deadline), style="yellow" if snapshot.warnings else "dim"))
     parts.append(Text())  # an empty line, where the terminal echoes ^C without shifting the picture
     return Group(*parts)
 
@@ -120,7 +127,7 @@ def total(snapshot: View) -> RenderableType:
         human.percent(snapshot.done_bytes, snapshot.size),
         f"{human.size(snapshot.done_bytes)} of {human.size(snapshot.size)}",
         human.rate(snapshot.rate),
-        "" if snapshot.eta_seconds is None else f"{human.duration(snapshot.eta_seconds)} left",
+        "" if snapshot.eta_seconds is None else human.remaining(snapshot.eta_seconds),
     )
     return line
 

@@ -8,7 +8,16 @@ from typing import Any
 
 from coalloc.collect.values import Collected, CollectReport, PairReport
 from coalloc.errors import CoallocError
-from coalloc.model import Checksum, Plan, PlannedShare, Results, SourceReport, TransferReport
+from coalloc.model import (
+    Checksum,
+    DeadlineReport,
+    DeadlineView,
+    Plan,
+    PlannedShare,
+    Results,
+    SourceReport,
+    TransferReport,
+)
 from coalloc.safe_text import redact
 
 __all__ = ["Document", "collection", "error_document", "plans", "transfers", "unfinished"]
@@ -77,6 +86,27 @@ def _transfer(report: TransferReport) -> Document:
         "checksum": {**_checksum(checksum), "verified": report.verified, "basis": report.basis},
         "rationale": report.rationale,
         "sources": [_source(source) for source in report.sources],
+        **({"deadline": _deadline(report.deadline)} if report.deadline else {}),
+    }
+
+
+def _deadline(report: DeadlineReport) -> Document:
+    return {
+        **_outlook(report.first),
+        "kept": report.kept,
+        "ended": report.ended,
+        "spared_sources": report.spared,
+        "warnings": [_outlook(view) for view in report.warnings],
+    }
+
+
+def _outlook(view: DeadlineView) -> Document:
+    return {
+        "by": view.deadline.at,
+        "sure": view.deadline.sure,
+        "moment": view.moment,
+        "probability": view.chance,
+        "sure_by": view.later,
     }
 
 
@@ -128,6 +158,7 @@ def _plan(plan: Plan) -> Document:
         "rationale": plan.rationale,
         "checksums": [_checksum(checksum) for checksum in plan.checksums],
         "shares": [_share(share) for share in plan.shares],
+        **({"deadline": {**_outlook(plan.deadline), "sources": plan.needed}} if plan.deadline else {}),
     }
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Generic, TextIO
 
 from coalloc.display import V, View
+from coalloc.display.deadline import outlook, warning
 from coalloc.model import Snapshot
 from coalloc.util import human
 
@@ -62,11 +63,12 @@ class Lines(TextLog[Snapshot]):
 
 def _troubles(snapshot: Snapshot) -> list[tuple[object, str]]:
     names = human.labels([source.url for source in snapshot.sources])
-    return [
+    failed = [
         ((source.url, source.error), f"{human.about(name, source.url, source.error)} ({source.state})")
         for name, source in zip(names, snapshot.sources, strict=True)
         if source.error
     ]
+    return [*failed, *((view.moment, warning(view)) for view in snapshot.warnings)]
 
 
 def line(snapshot: Snapshot) -> str:
@@ -80,7 +82,9 @@ def line(snapshot: Snapshot) -> str:
         human.rate(snapshot.rate),
     ]
     if snapshot.eta_seconds is not None:
-        parts.append(f"{human.duration(snapshot.eta_seconds)} left")
+        parts.append(human.remaining(snapshot.eta_seconds, snapshot.eta_bounds))
+    if snapshot.deadline:
+        parts.append(outlook(snapshot.deadline))
     return ", ".join(parts)
 
 

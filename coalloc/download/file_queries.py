@@ -14,9 +14,10 @@ from coalloc.engine import Engine, open_source, open_sources
 from coalloc.engine.base import EngineOptions, Source
 from coalloc.engine.limits.within_process import PROCESSES
 from coalloc.errors import NoFreeConnection, SourceError, UsageError
+from coalloc.history.finishes import FinishHistory
 from coalloc.history.transfers import TransferHistory
 from coalloc.history.values import DEFAULT_PORTS
-from coalloc.model import DIRECTLY, FoundReplicas, Plan, PlannedRoute, ReplicaSet, Stat
+from coalloc.model import DIRECTLY, Deadline, DeadlineView, FoundReplicas, Plan, PlannedRoute, ReplicaSet, Stat
 from coalloc.safe_text import redact
 from coalloc.schedule.policies import make
 from coalloc.util.concurrency import gather
@@ -58,12 +59,27 @@ async def planned_file(request: Request, found: FoundReplicas, ask_checksum: boo
         await asyncio.gather(*(source.close() for source in sources))
     made = preview(ordered, estimates, make(request.strategy, request.blocks), answers, known)
     made = made._replace(shares=tuple(share._replace(routes=_routes(share.url, options)) for share in made.shares))
+    if request.deadline:
+        made = _with_deadline(made, request.deadline)
     usable = [
         replica._replace(priority=share.priority)
         for replica, share in zip(ordered.replicas, made.shares, strict=False)  # replicas left out come last
         if share.error is None
     ]
     return made, ordered._replace(replicas=tuple(usable), size=made.size, checksums=made.checksums)
+
+
+def _with_deadline(made: Plan, deadline: Deadline) -> Plan:
+    from coalloc.download.outlook import paths_of, promised  # imported here because few plans have deadlines
+    from coalloc.guarantees.finish import FinishErrors
+
+    clock, estimates = time.time(), [share.estimate for share in made.shares if share.error is None]
+    paths = paths_of(estimates)
+    if not paths:
+        return made._replace(deadline=DeadlineView(deadline, clock))
+    own = FinishHistory.open().errors().get("start", ())
+    view, needed = promised(deadline, made.size, paths, FinishErrors(own), clock)
+    return made._replace(deadline=view, needed=needed)
 
 
 def _routes(url: str, options: EngineOptions) -> tuple[PlannedRoute, ...]:

@@ -14,7 +14,7 @@ from coalloc.engine.first_answers import FirstAnswers
 from coalloc.engine.span import Span
 from coalloc.errors import UsageError
 from coalloc.history.transfers import TransferHistory
-from coalloc.model import Checksum, Estimate, FoundReplicas, Replica, ReplicaSet, Strategy
+from coalloc.model import Checksum, Deadline, Estimate, FoundReplicas, Replica, ReplicaSet, Strategy
 from coalloc.resolve import resolve
 from coalloc.safe_text import redact
 from coalloc.util import checksums
@@ -64,7 +64,8 @@ class Request(NamedTuple):
     directory of `output`. `beside` is the name of the directory for partial data; None for `NAME.coget`.
     `via` are routes over depots, as ROUTE or HOST=ROUTE; None for the user's usual ones. `dialers` are made of the
     policy and the routes, once for all connections, so that a failed route is not tried for each; None for new ones.
-    `first` keeps the answers of servers that were asked whether a URL is a Metalink, for the sources.
+    `first` keeps the answers of servers that were asked whether a URL is a Metalink, for the sources. With a
+    `deadline`, a transfer that will probably be late is refused, and as few sources are used as it needs.
     """
 
     sources: tuple[str, ...]
@@ -89,6 +90,7 @@ class Request(NamedTuple):
     first: FirstAnswers | None = None
     via: tuple[str, ...] | None = None
     dialers: Dialers | None = None
+    deadline: Deadline | None = None
 
     @property
     def expected(self) -> Checksum | None:

@@ -5,6 +5,7 @@ It connects the runner, the partial file, its journal and the verification.
 
 import asyncio
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -14,10 +15,21 @@ from typing import NamedTuple
 from coalloc.download.arrivals import Arrivals
 from coalloc.download.continuation import Continuation
 from coalloc.download.judge import Judge, JudgedFile
-from coalloc.download.transfer import Transfer
+from coalloc.download.transfer import PastErrors, Transfer
 from coalloc.engine.base import Source
 from coalloc.errors import CoallocError, ReplicaChanged, TargetExists
-from coalloc.model import Basis, Checksum, Confirm, Estimate, ReplicaSet, Snapshot, SourceReport, Stat, TransferReport
+from coalloc.model import (
+    Basis,
+    Checksum,
+    Confirm,
+    Deadline,
+    Estimate,
+    ReplicaSet,
+    Snapshot,
+    SourceReport,
+    Stat,
+    TransferReport,
+)
 from coalloc.partial_file import Header, Journal, PartialFile, Recollection, describe, matching_bytes, recall, resembles
 from coalloc.safe_text import redact
 from coalloc.schedule.events import Event
@@ -35,7 +47,7 @@ class DownloadSettings(NamedTuple):
     `within` is the real path of a directory that the target must not leave by a symbolic link. `replace`: whether the
     file may replace a file with other content. `beside` is the name of the directory for partial data; None for
     `NAME.coget`. `confirm` is awaited when the file is complete, before it gets its name; if it raises, the file does
-    not get the name.
+    not get the name. With a `deadline`, as few sources are used as it needs. `past_errors` as for `Transfer`.
     """
 
     policy: Policy
@@ -45,6 +57,8 @@ class DownloadSettings(NamedTuple):
     replace: bool = True
     beside: str | None = None
     confirm: Confirm | None = None
+    deadline: Deadline | None = None
+    past_errors: PastErrors = dict
 
 
 class Download(Transfer):
@@ -60,7 +74,18 @@ class Download(Transfer):
         watch: Callable[[Snapshot], None] | None = None,
         seed: int = 0,
     ) -> None:
-        super().__init__(file, sources, estimates, str(target), settings.policy, settings.most, watch, seed)
+        super().__init__(
+            file,
+            sources,
+            estimates,
+            str(target),
+            settings.policy,
+            settings.most,
+            watch,
+            seed,
+            settings.deadline,
+            settings.past_errors,
+        )
         self._target = target
         self._settings = settings
         self._locked: PartialFile | None = None
@@ -80,6 +105,7 @@ class Download(Transfer):
             try:
                 with self._lock() as self._locked:
                     await self._fetch_unless_here()
+                    self._complete_at = time.time()
             finally:
                 if self._verification:
                     self._verification.cancel()
@@ -199,7 +225,10 @@ class Download(Transfer):
         if earlier.trouble and not self._resumed:
             self._notice = earlier.trouble
         self._urls = [origin.url for origin in earlier.header.origins]
-        in_use = self._schedule(self._partial.missing()).state.sources
+        missing = self._partial.missing()
+        if self._deadline:
+            await self._forecast(sum(end - start for start, end in missing))
+        in_use = self._schedule(missing).state.sources
         witnesses = WitnessServers(
             self._sources, lambda source: in_use[source].answers, self._holders(header, earlier.header)
         )

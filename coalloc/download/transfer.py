@@ -4,24 +4,35 @@
 """
 
 import asyncio
+import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 from coalloc.download.agreement import Agreement, unusable
-from coalloc.download.connections import SourceConnections
+from coalloc.download.connections import SourceConnections, stop
 from coalloc.download.report import source_reports, source_views, unstarted_reports, unstarted_views
 from coalloc.download.runner import TransferRunner
 from coalloc.engine.base import Source
 from coalloc.engine.limits.within_process import CONNECTING
 from coalloc.errors import CoallocError, TransferFailed
-from coalloc.model import Estimate, Phase, ReplicaSet, Snapshot, SourceReport, Stat, TransferReport
+from coalloc.model import Deadline, Estimate, Phase, ReplicaSet, Snapshot, SourceReport, Stat, TransferReport
 from coalloc.safe_text import redact
 from coalloc.schedule import Scheduler
 from coalloc.schedule.events import Event, Started
 from coalloc.schedule.policies import Policy
+from coalloc.util.disk import in_thread
 
-__all__ = ["Transfer"]
+if TYPE_CHECKING:
+    from coalloc.download.outlook import FinishError, Outlook
+
+__all__ = ["PastErrors", "Transfer"]
+
+PastErrors = Callable[[], Mapping[str, Sequence[float]]]
+"""Function that returns errors of earlier forecasts of finish times, by moment, as in `outlook.FinishError`."""
+LOOK = 1.0
+"""Seconds between two forecasts of the finish."""
 
 LOOK = 0.125
 """Seconds between two snapshots for the display."""
@@ -41,6 +52,7 @@ class Transfer(ABC):
     :param most: number of sources to use at once; None for as many as the limit allows
     :param watch: receives a snapshot several times a second
     :param seed: seed of the random pauses, so that they differ from transfer to transfer
+    :param past_errors: returns the errors of earlier forecasts of finish times; called in another thread
     """
 
     def __init__(
@@ -53,19 +65,28 @@ class Transfer(ABC):
         most: int | None = None,
         watch: Callable[[Snapshot], None] | None = None,
         seed: int = 0,
+        deadline: Deadline | None = None,
+        past_errors: PastErrors = dict,
     ) -> None:
         self._file = file
         self._sources = sources
         self._estimates = estimates
         self._output = output
         self._policy = policy
-        self._most = min(most or len(sources), CONNECTING)
+        self._limit = self._most = min(most or len(sources), CONNECTING)
+        self._deadline = deadline
+        self._past_errors = past_errors
+        self._outlook: Outlook | None = None
+        self._left_at_start = 0
+        self._fetch_began: float | None = None
         self._watch = watch
         self._seed = seed
         self._loop = asyncio.get_running_loop()
         self._began = self._loop.time()
         self._fetched_at: float | None = None
         self._ended_at: float | None = None
+        self._complete_at: float | None = None
+        """When the file got its name, in seconds since the epoch."""
         self._phase: Phase = "connecting"
         self._agreement = Agreement(file)
         self._connections = SourceConnections(sources, self._agree, seed)
@@ -83,13 +104,14 @@ class Transfer(ABC):
     @asynccontextmanager
     async def _under_way(self) -> AsyncIterator[None]:
         """Display the transfer, take its time, and close the sources at the end."""
-        showing = self._loop.create_task(self._show()) if self._watch else None
+        beside = [self._loop.create_task(self._look_ahead())]
+        if self._watch:
+            beside.append(self._loop.create_task(self._show()))
         try:
             yield
         finally:
             self._stop_clock()
-            if showing:
-                showing.cancel()
+            await stop(beside)
             await self._runner.close()
         self._phase = "done"
         if self._watch:
@@ -132,6 +154,8 @@ class Transfer(ABC):
     def _schedule(self, missing: Sequence[tuple[int, int]] | None = None) -> Scheduler:
         """Make the scheduler, once the size is known; `missing` are the ranges to fetch, None for all."""
         size = self._agreement.size or 0
+        self._left_at_start = size if missing is None else sum(end - start for start, end in missing)
+        self._fetch_began = self._loop.time()
         self._scheduler = Scheduler(
             size, self._estimates, self._policy, missing=missing, most=self._most, seed=self._seed
         )
@@ -154,6 +178,38 @@ class Transfer(ABC):
             self._phase, self._fetched_at = "verifying", self._loop.time()
             event = await judge()
 
+    async def _look_ahead(self) -> None:
+        """Forecast the finish again and again, and use further sources when the deadline needs them."""
+        while True:
+            await asyncio.sleep(LOOK)
+            if self._scheduler is None or self._phase != "fetching":
+                continue
+            if self._outlook is None:  # short transfers need no forecast
+                await self._forecast(self._left_at_start)
+            assert self._outlook is not None
+            state = self._scheduler.state
+            outlook = self._outlook
+            more = outlook.look(state, self._loop.time(), time.time())
+            most = min(self._limit, sum(source.usable for source in state.sources) + more)
+            if more and most > self._most:
+                self._most = most
+                self._runner.allow(most)
+
+    async def _forecast(self, left: int) -> None:
+        """Begin to forecast the finish. With a deadline, choose the number of sources that it needs at the start.
+
+        :param left: bytes missing at the start
+        :raises DeadlineRefused: as `Outlook.begin`
+        """
+        from coalloc.download.outlook import Outlook
+
+        outlook = Outlook(await in_thread(self._past_errors), self._deadline, time.time())
+        began = self._loop.time() if self._fetch_began is None else self._fetch_began
+        needed = outlook.begin(left, self._estimates[: self._limit], self._name, began, time.time())
+        if self._policy.rebalances:  # else sources that are added later would have no work
+            self._most = min(self._limit, needed)
+        self._outlook = outlook
+
     def _cause(self) -> CoallocError | None:
         """Return the error to raise if no source is left; None for the list of all sources' errors."""
         return None
@@ -174,6 +230,8 @@ class Transfer(ABC):
         state = self._scheduler.state
         views = source_views(state, self._urls, now)
         rate = sum(view.rate for view in views)
+        seconds = (state.size - state.final.total) / rate if rate else None
+        outlook = self._outlook
         return Snapshot(
             name=self._name,
             phase=self._phase,
@@ -181,8 +239,11 @@ class Transfer(ABC):
             done_bytes=state.final.total,
             size=state.size,
             rate=rate,
-            eta_seconds=(state.size - state.final.total) / rate if rate else None,
+            eta_seconds=outlook.seconds if outlook and outlook.seconds is not None else seconds,
             sources=views,
+            eta_bounds=outlook.bounds if outlook else None,
+            deadline=outlook.view if outlook else None,
+            warnings=tuple(outlook.warnings) if outlook else (),
         )
 
     def report(self) -> TransferReport:
@@ -209,7 +270,19 @@ class Transfer(ABC):
             basis="none",
             rationale=scheduler.rationale if scheduler else "",
             sources=sources,
+            deadline=self._outlook.report(self._complete_at, _unused(sources)) if self._outlook else None,
         )
+
+    @property
+    def finish_errors(self) -> "Sequence[FinishError]":
+        """The errors of this transfer's forecasts of its finish, once it has ended successfully."""
+        if self._outlook is None or self._complete_at is None or self._fetched_at is None:
+            return ()
+        return self._outlook.errors(self._fetched_at)
+
+
+def _unused(sources: Sequence[SourceReport]) -> int:
+    return sum(source.outcome == "unused" for source in sources)
 
 
 def _with_routes(report: SourceReport, source: Source) -> SourceReport:

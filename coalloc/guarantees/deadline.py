@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from coalloc.guarantees.finish import FinishErrors, FinishForecast
 
-__all__ = ["PathRate", "finish", "spares_needed"]
+__all__ = ["PathRate", "Prospect", "finish", "prospect", "spares_needed"]
 
 POOR = 0.05
 """Quantile of the rate that the sources in use are assumed to have until spare ones are considered again."""
@@ -29,6 +29,28 @@ class PathRate(NamedTuple):
     rate: float
     spread: float
     setup: float = 0.0
+
+
+class Prospect(NamedTuple):
+    """What is known before a transfer about its deadline.
+
+    :param chance: probability that it is kept if all sources are used
+    :param seconds: seconds within which all sources together end with the wanted probability
+    :param needed: number of sources, the first ones, that suffice at the start
+    """
+
+    chance: float
+    seconds: float
+    needed: int
+
+
+def prospect(
+    left: float, seconds: float, paths: Sequence[PathRate], sure: float, errors: FinishErrors, wait: float
+) -> Prospect:
+    """Return what is known about a deadline; parameters as for `spares_needed`, `paths` are all sources."""
+    forecast = finish(left, paths)
+    spares = spares_needed(left, seconds, paths[:1], paths[1:], sure, errors, wait)
+    return Prospect(forecast.chance(seconds, errors), forecast.within(sure, errors), 1 + spares)
 
 
 def finish(left: float, paths: Sequence[PathRate]) -> FinishForecast:

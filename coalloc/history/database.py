@@ -88,6 +88,16 @@ SCHEMAS = (
         """,
         "CREATE INDEX routes_by_host ON routes (host, ended)",
     ),
+    (
+        """
+        CREATE TABLE finishes (
+            moment TEXT NOT NULL,          -- when the forecast was made: start or running
+            ended REAL NOT NULL,           -- of the transfer, seconds since the epoch
+            error REAL NOT NULL            -- logarithm of actual / forecast seconds, in units of the spread
+        )
+        """,
+        "CREATE INDEX finishes_by_moment ON finishes (moment, ended)",
+    ),
 )
 """Statements that upgrade the file from each version to the next."""
 

@@ -33,6 +33,10 @@ class Connections:
         usable = (source for source in self._state.sources if source.usable)
         return sum(source.status not in ("pausing", "waiting") for source in usable) >= self._most
 
+    def allow(self, most: int) -> None:
+        """Allow more sources at once."""
+        self._most = most
+
     def admit(self, now: float, *, begun: bool) -> None:
         """Connect sources up to the allowed number; spare ones replace those that pause, wait or have failed.
 

@@ -4,7 +4,19 @@ from typing import NamedTuple
 
 from coalloc.model import PathState
 
-__all__ = ["Event", "Failed", "Finished", "Held", "Ready", "Received", "Rejected", "Started", "Tick", "Waiting"]
+__all__ = [
+    "Allowed",
+    "Event",
+    "Failed",
+    "Finished",
+    "Held",
+    "Ready",
+    "Received",
+    "Rejected",
+    "Started",
+    "Tick",
+    "Waiting",
+]
 
 
 class Started(NamedTuple):
@@ -93,6 +105,13 @@ class Rejected(NamedTuple):
     reason: str = "it sent wrong bytes"
 
 
+class Allowed(NamedTuple):
+    """From now on, up to `most` sources may be used at once: more than before."""
+
+    at: float
+    most: int
+
+
 class Tick(NamedTuple):
     """The time requested by a `Wake` has come.
 
@@ -107,4 +126,4 @@ class Tick(NamedTuple):
     queueing: tuple[int, ...] = ()
 
 
-Event = Started | Ready | Waiting | Held | Received | Finished | Failed | Rejected | Tick
+Event = Allowed | Started | Ready | Waiting | Held | Received | Finished | Failed | Rejected | Tick

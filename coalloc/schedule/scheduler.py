@@ -10,7 +10,19 @@ from random import Random
 from coalloc.model import Estimate
 from coalloc.schedule.actions import Action, Done, GiveUp, Wake
 from coalloc.schedule.connections import Connections
-from coalloc.schedule.events import Event, Failed, Finished, Held, Ready, Received, Rejected, Started, Tick, Waiting
+from coalloc.schedule.events import (
+    Allowed,
+    Event,
+    Failed,
+    Finished,
+    Held,
+    Ready,
+    Received,
+    Rejected,
+    Started,
+    Tick,
+    Waiting,
+)
 from coalloc.schedule.partial_copies import PartialCopies
 from coalloc.schedule.pauses import TRIES, pause_seconds
 from coalloc.schedule.policies.base import Choice, Policy, Race, Steal, Take
@@ -89,6 +101,8 @@ class Scheduler:
                 self._waiting(event)
             case Rejected():
                 self._rejected(event)
+            case Allowed():
+                self._connections.allow(event.most)
             case Started():
                 for source in event.connected:
                     self.state.sources[source].connected = True

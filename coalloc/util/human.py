@@ -5,11 +5,25 @@ Units are decimal: a GB is 10^9 bytes, as for disks and networks.
 
 from collections import Counter
 from collections.abc import Sequence
+from datetime import datetime
+from math import ceil, inf
 from urllib.parse import urlsplit
 
 from coalloc.safe_text import one_line, redact
 
-__all__ = ["about", "counted", "duration", "host", "labels", "one_line", "percent", "rate", "size"]
+__all__ = [
+    "about",
+    "counted",
+    "duration",
+    "host",
+    "labels",
+    "moment",
+    "one_line",
+    "percent",
+    "rate",
+    "remaining",
+    "size",
+]
 
 _UNITS = ("kB", "MB", "GB", "TB", "PB", "EB")
 
@@ -59,6 +73,25 @@ def duration(seconds: float) -> str:
         return f"{minutes} min {rest:02d} s"
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes:02d} min"
+
+
+def remaining(seconds: float, bounds: tuple[float, float] | None = None) -> str:
+    """Return the seconds that are left, with the range in which they probably lie, if it is known.
+
+    >>> remaining(185), remaining(185, (150.0, 260.0)), remaining(float("inf"))
+    ('3 min 05 s left', '3 min 05 s left (2 min 30 s to 4 min 20 s)', 'no end in sight')
+    """
+    if seconds == inf:
+        return "no end in sight"
+    likely = f" ({duration(bounds[0])} to {duration(bounds[1])})" if bounds else ""
+    return f"{duration(seconds)} left{likely}"
+
+
+def moment(at: float) -> str:
+    """Return a time, in seconds since the epoch, in this machine's time zone, up to the next second."""
+    local = datetime.fromtimestamp(ceil(at))
+    clock = local.strftime("%H:%M:%S" if local.second else "%H:%M")
+    return clock if local.date() == datetime.now().date() else f"{local:%Y-%m-%d}T{clock}"
 
 
 def counted(count: int, thing: str) -> str:

@@ -1,0 +1,200 @@
+"""The finish time of a running transfer: forecasts, and the number of sources that a deadline needs.
+
+The decisions are those of `coalloc.guarantees`; this module takes their input from the state of the transfer. Time is
+an argument.
+"""
+
+from collections.abc import Mapping, Sequence
+from math import inf, log
+from typing import Literal, NamedTuple
+
+from coalloc.errors import DeadlineRefused
+from coalloc.guarantees.deadline import PathRate, finish, prospect, spares_needed
+from coalloc.guarantees.finish import FinishErrors, FinishForecast
+from coalloc.guarantees.windows import RateWindows
+from coalloc.model import Deadline, DeadlineReport, DeadlineView, Estimate
+from coalloc.schedule.state import ScheduledSource, State
+from coalloc.util import human
+
+__all__ = ["LOOK", "FinishError", "Moment", "Outlook", "paths_of", "promised", "refused"]
+
+LOOK = 1.0
+"""Seconds between two looks at a transfer."""
+UNSURE = 1.0
+"""Spread of a rate that is a guess."""
+WIDTH = 2.05
+"""Units of the error between the p10 and the p90 of a forecast."""
+RANGE = (0.05, 0.95)
+"""Probabilities of the bounds that are displayed."""
+AT_RISK, LOST = 0.7, 0.05
+"""Chances below which a deadline is at risk, and as good as lost."""
+SETTLED, SETTLED_PART = 5.0, 0.1
+"""Seconds for which the chance must be below a limit before a warning; this part of the time left if that is less."""
+RETRY = 30.0
+"""Seconds that a user has to enter a command with a later deadline."""
+LEARNT = 1.0
+"""Minimum seconds of a forecast whose error is worth keeping."""
+
+Moment = Literal["start", "running"]
+"""When a forecast was made: before the first byte, or when half of the bytes had arrived."""
+Grade = Literal["fine", "at risk", "lost"]
+
+
+class FinishError(NamedTuple):
+    """The error of one forecast, in units of its spread, as in `FinishForecast.error`."""
+
+    moment: Moment
+    error: float
+
+
+class Outlook:
+    """Forecasts of one transfer's finish, renewed at each look.
+
+    :param own: errors of this user's earlier forecasts
+    :param deadline: None if the transfer need not end at a certain time
+    :param clock: seconds since the epoch, now
+    """
+
+    def __init__(self, own: Mapping[str, Sequence[float]], deadline: Deadline | None, clock: float) -> None:
+        self._errors = {moment: FinishErrors(own.get(moment, ())) for moment in ("start", "running")}
+        self._deadline = deadline
+        self._windows = RateWindows()
+        self._used: tuple[int, ...] = ()
+        self._start: tuple[float, FinishForecast] | None = None
+        self._half: tuple[float, FinishForecast] | None = None
+        self._first = deadline and DeadlineView(deadline, clock)
+        self._grade: Grade = "fine"
+        self._since: tuple[Grade, float] | None = None
+        self.warnings: list[DeadlineView] = []
+        self.view: DeadlineView | None = None
+        self.seconds: float | None = None
+        self.bounds: tuple[float, float] | None = None
+
+    def begin(self, left: int, estimates: Sequence[Estimate], name: str, now: float, clock: float) -> int:
+        """Return the number of sources, the first ones, with which to begin.
+
+        :param left: bytes that are missing
+        :param now: seconds of a monotonic clock
+        :param clock: seconds since the epoch
+        :raises DeadlineRefused: if the deadline will probably not be kept even with all sources
+        """
+        paths = paths_of(estimates)
+        if paths:
+            self._start = now, finish(left, paths)
+        if self._deadline is None or not paths:
+            return len(estimates)
+        self._first, needed = promised(self._deadline, left, paths, self._errors["start"], clock)
+        if (self._first.chance or 0.0) >= self._deadline.sure:
+            return needed if all(each.rate for each in estimates[:needed]) else len(estimates)
+        if len(paths) == len(estimates):
+            raise refused(name, self._first)
+        return len(estimates)  # nothing is known about some of them: they are measured first
+
+    def look(self, state: State, now: float, clock: float) -> int:
+        """Renew the forecast; return the number of sources that are needed in addition to those in use.
+
+        :param now: seconds of a monotonic clock
+        :param clock: seconds since the epoch
+        """
+        used = [source for source in state.sources if source.usable]
+        spares = [source for source in state.sources if source.status == "spare" and source.ranged]
+        indices = tuple(source.index for source in used)
+        if indices != self._used:
+            self._windows.restart(self.seconds or LOOK)
+            self._used = indices
+        self._windows.add(state.final.total, now)
+        left = state.size - state.final.total
+        paths = self._paths(used, left, state, now)
+        forecast, errors = finish(left, paths), self._errors["running"]
+        if self._half is None and 2 * left <= state.size and self._windows.rate:
+            self._half = now, forecast
+        self.seconds = forecast.seconds
+        self.bounds = forecast.within(RANGE[0], errors), forecast.within(RANGE[1], errors)
+        if self._deadline is None:
+            return 0
+        others = [_path(source, state, now) for source in spares]
+        everything, until = finish(left, [*paths, *others]), self._deadline.at - clock
+        sure = self._deadline.sure
+        later = clock + everything.within(sure, errors)
+        self.view = DeadlineView(
+            self._deadline, clock, everything.chance(until, errors), later if later < inf else None
+        )
+        self._warn(self.view, now)
+        return spares_needed(left, until, paths, others, sure, errors, LOOK)
+
+    def _paths(self, used: Sequence[ScheduledSource], left: int, state: State, now: float) -> list[PathRate]:
+        if rate := self._windows.rate:
+            return [PathRate(rate, self._windows.spread(left / rate))]
+        return [_path(source, state, now) for source in used]
+
+    def _warn(self, view: DeadlineView, now: float) -> None:
+        """Add a warning when the chance has been in another grade for some time."""
+        chance = view.chance or 0.0
+        grade: Grade = "lost" if chance < LOST else "at risk" if chance < AT_RISK else "fine"
+        if grade == "fine" and self._grade != "fine" and chance < view.deadline.sure:
+            grade = "at risk"
+        if grade == self._grade:
+            self._since = None
+            return
+        if self._since is None or self._since[0] != grade:
+            self._since = grade, now
+        if now - self._since[1] >= min(SETTLED, SETTLED_PART * max(0.0, view.deadline.at - view.moment)):
+            self._grade, self._since = grade, None
+            self.warnings.append(view)
+
+    def report(self, ended: float | None, unused: int) -> DeadlineReport | None:
+        """Return the deadline's part of the transfer's report.
+
+        :param ended: when the file was complete, in seconds since the epoch; None if it is not
+        :param unused: number of sources that sent nothing
+        """
+        return self._first and DeadlineReport(self._first, tuple(self.warnings), ended, unused)
+
+    def errors(self, ended: float) -> list[FinishError]:
+        """Return the errors of the forecasts of a transfer that has ended, at `ended` of the monotonic clock."""
+        made: list[tuple[Moment, tuple[float, FinishForecast] | None]] = [
+            ("start", self._start),
+            ("running", self._half),
+        ]
+        return [
+            FinishError(moment, forecast.error(ended - at))
+            for moment, (at, forecast) in ((moment, each) for moment, each in made if each)
+            if forecast.seconds >= LEARNT and ended > at
+        ]
+
+
+def paths_of(estimates: Sequence[Estimate]) -> list[PathRate]:
+    """Return the forecasts of the sources about which something is known."""
+    return [PathRate(each.rate, _spread(each), each.setup_seconds or 0.0) for each in estimates if each.rate]
+
+
+def promised(
+    deadline: Deadline, left: float, paths: Sequence[PathRate], errors: FinishErrors, clock: float
+) -> tuple[DeadlineView, int]:
+    """Return what is known about a deadline before a transfer, and the number of sources that suffice at its start."""
+    found = prospect(left, deadline.at - clock, paths, deadline.sure, errors, LOOK)
+    return DeadlineView(deadline, clock, found.chance, clock + found.seconds), found.needed
+
+
+def refused(name: str, view: DeadlineView) -> DeadlineRefused:
+    """Return the error for a deadline that cannot be promised, with the earliest time that can."""
+    assert view.chance is not None
+    assert view.later is not None
+    wanted = view.deadline
+    later = view.later + RETRY
+    return DeadlineRefused(
+        f"{name} will be complete by {human.moment(wanted.at)} with a probability of {human.percent(view.chance, 1)} "
+        f"only, instead of {human.percent(wanted.sure, 1)}",
+        f"use --by {human.moment(later)}, a lower --sure, or more sources",
+    )
+
+
+def _path(source: ScheduledSource, state: State, now: float) -> PathRate:
+    measured = source.meter.rate(now) or source.estimate.rate
+    spread = _spread(source.estimate) if measured else UNSURE
+    return PathRate(state.rate(source, now), spread, state.setup(source))
+
+
+def _spread(estimate: Estimate) -> float:
+    low, high = estimate.bounds or (0.0, 0.0)
+    return max(0.02, log(high / low) / WIDTH) if low > 0 else UNSURE
