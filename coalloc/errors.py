@@ -239,7 +239,7 @@ class NoFreeConnection(SourceError):
 
     def __init__(self, server: str, most: int, until_free: Callable[[], Awaitable[None]]) -> None:
         super().__init__(
-            f"waiting for a free connection to {server}: transfers of this machine have all {most}",
+            f"waiting for a free connection to {server}: transfers of this machine use all {most}",
             "wait for them, or set COGET_CONNECTIONS to allow more",
         )
         self.until_free = until_free

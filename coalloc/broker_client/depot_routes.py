@@ -56,7 +56,7 @@ def _own_tickets() -> dict[HostPort, DepotTicket]:
     try:
         return tickets_of(depot_tickets())
     except ValueError as error:
-        raise UsageError(f"depots in tokens.toml is invalid: {error}", DEPOTS_FORM) from None
+        raise UsageError(f"invalid `depots` in tokens.toml: {error}", DEPOTS_FORM) from None
 
 
 def _parsed(texts: Sequence[str], tickets: Mapping[HostPort, DepotTicket]) -> DepotRoutes:

@@ -158,7 +158,7 @@ def _waiting(folder: Path, broker: Broker) -> list[PendingReport]:
         except FileNotFoundError:  # another coget process has sent it
             continue
         except (ValueError, KeyError, TypeError) as error:
-            log.warning("removed a useless report to the broker: %s: %s", path, error)
+            log.warning("removed an unusable report for the broker: %s: %s", path, error)
             path.unlink(missing_ok=True)
     return found
 
@@ -179,7 +179,7 @@ def _keep(folder: Path, broker: Broker, report: PendingReport) -> PendingReport:
             os.fsync(file.fileno())
         temporary.rename(path)
     except OSError as error:
-        log.info("failed to store the report to the broker: %s", error)
+        log.info("failed to store the report for the broker: %s", error)
         return report
     return report._replace(path=path)
 

@@ -103,8 +103,8 @@ class BrokerTasks:
         found = [task.id for task in await self.listed(get_args(TaskStatus), PAGE) if task.id.startswith(beginning)]
         if len(found) == 1:
             return found[0]
-        many = "several ids of your tasks begin" if found else "no id of your tasks begins"
-        raise UsageError(f"{many} with {beginning}", "see coget tasks --all, or give the whole id")
+        many = "several of your tasks have ids that begin" if found else "none of your tasks has an id that begins"
+        raise UsageError(f"{many} with {beginning}", "list the ids with coget tasks --all, or give the whole id")
 
     async def planned(self, number: str) -> AsyncGenerator[list[PlannedFile], None]:
         """Yield the pages of a dry run's plan. :raises BrokerRefuses: when the user has no such dry run"""

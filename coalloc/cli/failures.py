@@ -60,7 +60,7 @@ def _ours(error: Exception) -> CoallocError:
             return UsageError(error.format_message())
         case OSError(filename=None):  # OSErrors with a filename are converted where they occur
             return SinkError(
-                f"standard output or error cannot be written: {error.strerror or error}", "redirect it to another place"
+                f"cannot write to standard output or error: {error.strerror or error}", "redirect it to another place"
             )
     if os.environ.get("COGET_DEBUG"):
         print(redacted_text("".join(traceback.format_exception(error))), file=sys.stderr)

@@ -73,7 +73,7 @@ def _refuse_nonsense(
     network: Path | None, method: str | None, picture: Path | None, metalink: bool, sources: Sequence[str]
 ) -> None:
     if bool(network) == bool(sources):
-        raise UsageError("a plan needs either sources or a network", "name a SOURCE, or --network")
+        raise UsageError("a plan needs either sources or a network", "give a SOURCE, or --network")
     if network and metalink:
         raise UsageError("--metalink makes no sense with --network", "leave one of them out")
     if (method or picture) and not network:

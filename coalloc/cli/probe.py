@@ -166,7 +166,7 @@ def _save(path: Path, text: str) -> None:
     try:
         path.write_text(text)
     except OSError as error:
-        raise SinkError(f"{path} cannot be written: {error.strerror}", "name another file with -o") from None
+        raise SinkError(f"cannot write to {path}: {error.strerror}", "choose another file with -o") from None
 
 
 def _print_progress(measured: "MeasuredLink") -> None:

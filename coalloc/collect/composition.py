@@ -185,7 +185,7 @@ async def _named(wanted: CollectRequest) -> tuple[list[str], list[FoundReplicas]
     urls = [source for source in wanted.sources if "://" in source and not _metalink(source)]
     others = [source for source in wanted.sources if source not in urls]
     if not wanted.sources or "" in wanted.sources:
-        raise UsageError("no source was given", "name URLs of files, or of directories with a / at the end")
+        raise UsageError("no source was given", "give URLs of files, or of directories with a / at the end")
     known = access(wanted.broker)
     ask, dialer = Broker(known).resolve if known else None, DirectDialer(own_policy())
     found = [each for source in others for each in await resolve([source], _no_document, ask, (dialer,))]
@@ -203,7 +203,7 @@ async def _no_document(url: str, limit: int) -> tuple[bytes, str | None]:
 def _landing(to: str, servers: CollectServers, overwrite: bool) -> Destination:
     if "://" not in to:
         if not to or (Path(to).exists() and not Path(to).is_dir()):
-            raise UsageError(f"{to!r} is not a directory", "name a directory with --to; it is created if necessary")
+            raise UsageError(f"{to!r} is not a directory", "give a directory with --to; it is created if necessary")
         return LocalDestination(Path(to), overwrite, PartialNames.open())
     return ServerDestination(servers.add(to), _folder(to), overwrite)
 

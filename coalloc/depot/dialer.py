@@ -59,7 +59,7 @@ class RouteTimes:
                 for host, times in (await self._ask(unknown)).items():
                     self._known[host] = {**times, **self.to(host)}
         except TimeoutError:
-            log.info("the expected times of routes did not come in time")
+            log.info("the expected times of routes did not arrive in time")
         except CoallocError as error:
             log.info("no expected times of routes: %s", error.message)
 
@@ -116,9 +116,12 @@ class RelayedDialer(DirectDialer):
     """A dialer that connects over depots.
 
     The depots get the numeric address of the server, which this machine has looked up and checked. If a route fails, or
-    takes long, the server is connected directly, and a warning is logged.
+    has not connected after `HEAD_START` seconds, the dialer also connects directly, and keeps the first connection. If
+    that is the direct one, it logs a warning, and avoids the route for `AGAIN` seconds. It does not connect directly if
+    the server itself has refused the connection.
 
     :param policy: policy that the servers' addresses must satisfy; depots that the user names may have any address
+    :param routes: route to each host
     :param completion: completes routes; None to use them as they are
     :param times: expected times of small files
     """

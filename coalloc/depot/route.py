@@ -63,7 +63,7 @@ class DepotRoute(NamedTuple):
         depots = tuple(map(depot_of, names[:-1] if loose else names))
         repeated, words = len(set(depots)) < len(depots), {DIRECTLY, CHOSEN}.intersection(names)
         if (loose and not depots) or words or repeated or len(depots) > MOST_HOPS:
-            raise ValueError(f"{text!r} is not a route: name up to {MOST_HOPS} different depots")
+            raise ValueError(f"{text!r} is not a route: give up to {MOST_HOPS} different depots")
         return cls(depots, loose, tickets=tickets or {})
 
     def header(self, to: HostPort, now: float, port: PortRequest | None = None) -> SessionHeader:

@@ -164,6 +164,6 @@ async def _check_route(url: str, dialer: "RelayedDialer") -> "list[HopCheck]":
     try:
         to = HostPort.of(parts.hostname or "", parts.port or DEFAULT_PORTS[parts.scheme])
     except ValueError as error:
-        raise UsageError(f"{redact(url)} cannot be reached over depots: {error}", "check the URL") from None
+        raise UsageError(f"cannot reach {redact(url)} over depots: {error}", "check the URL") from None
     route, policy = await dialer.route_to(to.host)
     return await check_hops(route, to, policy) if route.depots else []

@@ -129,7 +129,7 @@ class ServerCopy(Transfer):
             why = "; ".join(f"{self._urls[i]}: {reason}" for i, reason in self._wrong.items())
             raise VerificationError(
                 f"{self._output} could not be verified, and no other source is left. {why}",
-                "check the expected checksum, or name a replica that is known to be good",
+                "check the expected checksum, or give a replica that is known to be good",
             )
         return Rejected(self._loop.time(), tuple(bad), tuple(wrong))
 

@@ -41,8 +41,8 @@ BLOCK = 4 * 1024 * 1024
 MEANINGS: Sequence[tuple[type[Exception], type[SourceError], str]] = [
     (FileNotFoundError, NoSuchFile, "check the path in the URL"),
     (NotADirectoryError, NoSuchFile, "check the path in the URL"),
-    (IsADirectoryError, NoSuchFile, "name a file"),
-    (PermissionError, PermissionRefused, "ask the owner for access"),
+    (IsADirectoryError, NoSuchFile, "give a file"),
+    (PermissionError, PermissionRefused, "ask the admin for access"),
     (socket.gaierror, UnknownHost, "check the spelling of the host in the URL"),
     (ConnectionRefusedError, Unreachable, "check host and port in the URL"),
     (ConnectionError, ConnectionLost, "try again"),
@@ -80,7 +80,7 @@ class BridgeSource(Source):
         if re.match("file://[^/]", url, re.I):
             raise UsageError(f"{self._shown} names a host, but a file is read from this machine", "write file:///PATH")
         if not re.match("(file|local|memory)://", url, re.I) and (why := unsafe_reason(url)):
-            raise UsageError(f"{self._shown} cannot be passed to fsspec: {why}", "correct the URL")
+            raise UsageError(f"cannot pass {self._shown} to fsspec: {why}", "correct the URL")
         self._files: Any = None
         self._path = ""
 
@@ -94,7 +94,7 @@ class BridgeSource(Source):
         self._connect()
         info = self._files.info(self._path)
         if info["type"] != "file":
-            raise NoSuchFile(f"{self._shown} is not a plain file", "name a file")
+            raise NoSuchFile(f"{self._shown} is not a plain file", "give a file")
         if info["size"] is None:
             raise Unsupported(f"{self._shown}: the size is not known", "use another replica")
         if (size := count(str(info["size"]))) is None:

@@ -67,7 +67,7 @@ async def measure(
     receivers = list(dict.fromkeys(_key(url, ends) for url in sinks)) or senders
     chosen = pairs(senders, receivers, peers, Random(seed))
     if not chosen:
-        raise UsageError("there is no pair to measure", "name at least two servers")
+        raise UsageError("there is no pair to measure", "give at least two servers")
     measuring = _Measuring(ends, options, limits, on_result or (lambda _: None))
     try:
         await measuring.open()
@@ -87,7 +87,7 @@ def _ends(urls: Sequence[str], options: EngineOptions, size: int) -> dict[str, P
     for url in urls:
         end = ProbedServer(url, options, size)
         if ends.setdefault(end.key, end).url != url:
-            raise UsageError(f"{end.key} is given twice, with different paths", "name only one of them")
+            raise UsageError(f"{end.key} is given twice, with different paths", "give only one of them")
     return ends
 
 

@@ -138,4 +138,4 @@ async def _timely(server: HTTPExchange) -> AsyncIterator[None]:
         async with asyncio.timeout(SECONDS):
             yield
     except TimeoutError:
-        raise Stalled(f"{server.shown} gave no answer within {SECONDS:g} s", "check host and port in the URL") from None
+        raise Stalled(f"{server.shown} did not answer within {SECONDS:g} s", "check host and port in the URL") from None

@@ -230,7 +230,7 @@ class DirectDialer:
     @staticmethod
     def _unresolved(host: str, error: socket.gaierror | UnicodeError) -> SourceError:
         if isinstance(error, socket.gaierror) and error.errno == socket.EAI_AGAIN:
-            return Unreachable(f"the name {host} could not be looked up: {error.strerror}", "check the name service")
+            return Unreachable(f"cannot look up {host}: {error.strerror}", "check the name service")
         return UnknownHost(f"there is no host named {host}", "check the spelling of the host in the URL")
 
 

@@ -120,7 +120,7 @@ def test_who_is_killed_makes_room(slow, start, tmp_path):
     says(first, "of 12.0 MB")
     second = start(slow.url("file"), "--checksum", "none", "-o", "second", COGET_CONNECTIONS="1")
     said = says(second, "waiting for a free connection")
-    assert f"to 127.0.0.1:{slow.port}: transfers of this machine have all 1" in said
+    assert f"to 127.0.0.1:{slow.port}: transfers of this machine use all 1" in said
     first.send_signal(signal.SIGKILL)
     finish(second)
     assert (tmp_path / "second").read_bytes() == (slow.root / "file").read_bytes()

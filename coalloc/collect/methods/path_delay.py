@@ -35,7 +35,7 @@ class PathDelay(Timetable):
         limits: bool = True,
     ) -> None:
         if factor <= 0:
-            raise UsageError(f"the factor of steps is {factor}", "give a factor of more than 0")
+            raise UsageError(f"invalid factor of steps: {factor}", "give a factor of more than 0")
         super().__init__(network, demand, seed, step=step, unit=unit, limits=limits)
         self._seconds = float(self._units.seconds) * factor
 

@@ -61,6 +61,4 @@ def _opened(path: Path) -> IO[str]:
     try:
         return path.open("a", buffering=1, encoding="utf-8")
     except OSError as error:
-        raise SinkError(
-            f"the audit log {path} cannot be opened: {error.strerror}", "choose another --audit file"
-        ) from None
+        raise SinkError(f"cannot open the audit log {path}: {error.strerror}", "choose another --audit file") from None

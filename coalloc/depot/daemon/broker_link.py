@@ -76,7 +76,7 @@ class Instructions(NamedTuple):
         fields = document(text)
         table = dict(map(_entry, fields["table"][:MOST_ENTRIES]))
         if own in {name for name, _ in table.values()}:
-            raise ValueError("the table leads to this depot itself")
+            raise ValueError("the table has this depot itself as a next depot")
         measure, depots = _places(fields["measure"][:MOST_MEASURED]), _places(fields["depots"][:MOST_DEPOTS])
         return cls(min(number(fields["seconds"]), LONGEST), table, measure, depots)
 
@@ -106,9 +106,9 @@ class BrokerLink:
         while True:
             unreported, unrefreshed = await self._tried(self._report), await self._tried(self._refresh)
             if unrefreshed and not self._failed:
-                log.warning("the broker's table is not refreshed: %s", unrefreshed)
+                log.warning("failed to refresh the broker's table: %s", unrefreshed)
             elif unreported and not self._failed:
-                log.warning("the broker does not take the report of the legs: %s", unreported)
+                log.warning("failed to report the legs to the broker: %s", unreported)
             self._failed = bool(unrefreshed or unreported)
             await asyncio.sleep(self._settings.refresh_seconds)
 

@@ -34,7 +34,7 @@ async def accept(listener: socket.socket) -> tuple[socket.socket, str]:
             sock, address = await asyncio.get_running_loop().sock_accept(listener)
         except OSError as error:
             if error.errno in EXHAUSTED:
-                log.warning("no connection can be accepted: %s", error.strerror)
+                log.warning("cannot accept connections: %s", error.strerror)
             await asyncio.sleep(PAUSE)
         else:
             return sock, address[0]
@@ -72,7 +72,7 @@ def unconnected(place: HostPort, error: OSError) -> DepotFailure:
             return DepotFailure("timeout", f"{place} did not answer")
         case ConnectionRefusedError():
             return DepotFailure("refused", f"{place} refused the connection")
-    return DepotFailure("unreachable", f"{place} cannot be reached: {error.strerror or error}")
+    return DepotFailure("unreachable", f"cannot reach {place}: {error.strerror or error}")
 
 
 def prepare(server: socket.socket, congestion: str) -> None:

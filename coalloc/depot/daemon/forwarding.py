@@ -67,9 +67,9 @@ class ForwardingTable:
                 self._stamp = stamp
                 self._entries = _entries(tomllib.loads(text))
         except OSError as error:
-            raise UsageError(f"the table {self._path} cannot be read: {error.strerror}", "make it readable") from None
+            raise UsageError(f"cannot read the table {self._path}: {error.strerror}", "make it readable") from None
         except (ValueError, TypeError, AttributeError, RecursionError) as error:
-            raise UsageError(f"the table {self._path} is invalid: {error}", FORM) from None
+            raise UsageError(f"invalid table {self._path}: {error}", FORM) from None
 
     async def next_hop(self, to: HostPort, addresses: Sequence[str]) -> NextHop | None:
         """Return the next hop to a destination with these addresses; None to connect it directly."""
@@ -102,6 +102,6 @@ def _entry(fields: dict[str, Any]) -> tuple[list[DestinationPattern], NextHop]:
     if not isinstance(destinations, list) or not isinstance(depot, str) or fields.keys() - FIELDS:
         raise ValueError("an entry needs destinations, which are a list, and a depot; ticket and key may follow")
     if ("ticket" in fields) != ("key" in fields):
-        raise ValueError("a ticket and its key belong together")
+        raise ValueError("a ticket and its key must be given together")
     ticket = (fields["ticket"].strip(), bytes.fromhex(fields["key"])) if "ticket" in fields else None
     return list(map(DestinationPattern.parse, destinations)), NextHop(depot_of(depot), ticket)

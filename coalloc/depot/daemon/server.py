@@ -88,7 +88,7 @@ def _check_congestion(name: str) -> None:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, name.encode())
         except OSError as error:
             raise UsageError(
-                f"congestion control {name} cannot be used: {error.strerror}",
+                f"cannot use congestion control {name}: {error.strerror}",
                 f"choose one of those in {CONGESTION_CONTROLS} with --congestion",
             ) from None
 
@@ -102,7 +102,7 @@ def _listen(place: HostPort) -> socket.socket:
     except OSError as error:
         listener.close()
         raise UsageError(
-            f"cannot listen at {place}: {error.strerror}", "choose another address or port with --listen"
+            f"cannot listen on {place}: {error.strerror}", "choose another address or port with --listen"
         ) from None
     listener.listen(BACKLOG)
     listener.setblocking(False)

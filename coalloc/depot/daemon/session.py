@@ -147,7 +147,7 @@ class DepotSession:
             return LogisticalSession()
         if data[:1].isalpha():
             return HttpConnect()
-        raise DepotFailure("malformed", "the client speaks no protocol of a depot")
+        raise DepotFailure("malformed", "the client uses no protocol that depots support")
 
     async def _begin(self, opening: Opening) -> None:
         now = time.time()
@@ -166,7 +166,9 @@ class DepotSession:
         """Open a port for the client, answer with its number, and leave the session to it."""
         now, request = time.time(), header.request
         if len(request.route) > 1 or request.loose or request.buffer or opening.rest:
-            raise DepotFailure("unsupported", "a port needs a route of one depot, without buffer and first bytes")
+            raise DepotFailure(
+                "unsupported", "a data port does not support several depots, a loose route, a buffer or first bytes"
+            )
         granted = permission(self._depot.settings, self._peer, opening, now)
         self._user = granted.user
         self._depot.limits.take(granted, header, now)
@@ -229,7 +231,7 @@ class DepotSession:
         except ValueError as error:
             raise DepotFailure("malformed", str(error)) from None
         except TimeoutError:
-            raise DepotFailure("timeout", f"{hop.place} takes no bytes") from None
+            raise DepotFailure("timeout", f"{hop.place} accepts no bytes") from None
         except OSError as error:
             raise DepotFailure("unreachable", f"{hop.place} failed: {error.strerror}") from None
 
@@ -270,7 +272,7 @@ class DepotSession:
         name = self._depot.settings.name
         visited = header.request.visited if header else ()
         if name in visited or len(visited) >= MOST_HOPS:
-            raise DepotFailure("loop", f"the session comes to the depot {name} for the second time")
+            raise DepotFailure("loop", f"the session has already passed the depot {name}")
         request = SessionRequest(
             session=header.request.session if header else secrets.token_hex(16),
             route=(chosen.depot,),

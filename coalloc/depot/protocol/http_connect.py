@@ -94,7 +94,7 @@ def _fields(lines: list[str]) -> dict[str, str]:
     for line in lines:
         field = FIELD.fullmatch(line)
         if not field:
-            raise ValueError("a header field is invalid")
+            raise ValueError("invalid header field")
         if fields.setdefault(field[1].lower(), field[2]) != field[2] and field[1].lower() == "proxy-authorization":
             raise ValueError("it has two tickets")
     if "transfer-encoding" in fields or fields.get("content-length", "0") != "0":

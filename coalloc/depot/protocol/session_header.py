@@ -68,6 +68,8 @@ LONGEST_MESSAGE = 500
 LARGEST = 1e15
 SESSION = re.compile(r"[0-9a-f]{32}")
 CONGESTION = re.compile(r"[0-9a-z_-]{0,15}")
+KINDS: Mapping[type, str] = {dict: "an object", int: "a whole number", list: "a list", str: "a string"}
+"""Names of JSON types in messages."""
 
 Field = TypeVar("Field")
 
@@ -338,13 +340,13 @@ def _json(raw: bytes, kind: type[Field]) -> Field:
     try:
         return _typed({"the message": json.loads(raw)}, "the message", kind)
     except (ValueError, RecursionError):
-        raise DepotFailure("malformed", f"the message is not a JSON {kind.__name__}") from None
+        raise DepotFailure("malformed", f"the message is not {KINDS[kind]}") from None
 
 
 def _typed(fields: Mapping[str, Any], name: str, kind: type[Field]) -> Field:
     value = fields.get(name)
     if type(value) is not kind:  # a bool is no int here
-        raise ValueError(f"{name} is not a {kind.__name__}")
+        raise ValueError(f"{name} is not {KINDS[kind]}")
     return value
 
 
@@ -370,4 +372,4 @@ def _pass_fields(value: object) -> tuple[str, str, str]:
     match value:
         case [str() as ticket, str() as proof, str() as link]:
             return ticket, proof, link
-    raise ValueError("a pass is not a ticket, a proof and a link")
+    raise ValueError("a pass must consist of a ticket, a proof and a link")

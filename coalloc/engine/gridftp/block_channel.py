@@ -4,7 +4,7 @@ In stream mode, each range needs a new data connection. From a distant server, t
 start, which takes capacity from other connections on the link without using all of it. In MODE E, ranges are requested
 ahead and follow each other without a pause. Requested bytes that are no longer wanted are skipped, if there are few;
 otherwise the connection is closed. `sharing` decides which session fetches which range; `source` handles servers that
-cannot connect to us.
+cannot connect to this machine.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ SKIPPED, SKIPPED_SECONDS = 1 << 20, 1.0
 
 
 class BlockModeUnavailable(Exception):
-    """A server without MODE E, or one that cannot connect to us or keep a connection. Internal: use stream mode."""
+    """A server without MODE E, or one that cannot connect to this machine or keep a connection. Use stream mode."""
 
 
 class BlockChannel:
@@ -197,7 +197,7 @@ class BlockChannel:
 
 
 def translated(local: str, peer: str) -> bool:
-    """Return whether our address is private and the server's is public, so that the server cannot connect to us.
+    """Return whether this machine's address is private and the server's is public, so that the server cannot connect.
 
     >>> translated("10.0.0.7", "192.0.2.1"), translated("10.0.0.7", "8.8.8.8"), translated("8.8.4.4", "8.8.8.8")
     (False, True, False)

@@ -82,7 +82,7 @@ class BlockReader:
         if self._blocks > self.SPARE_BLOCKS + self._bytes // self.LEAST_BLOCK:
             raise LimitExceeded(
                 f"the server sends blocks of only {self._bytes / self._blocks:.0f} bytes on average",
-                "use another replica, or tell the server's owner",
+                "use another replica, or tell the server's admin",
             )
         ends: list[Block | EndOfData | EndOfFile] = []
         if descriptor & self.EOF:

@@ -145,7 +145,7 @@ class GridFTPLogin:
         # A server that needs no password answers the pipelined PASS with 202 or an error.
         refused = user if not user.positive else password
         if user.code != 230 and not (user.positive and password.code in (202, 230)):
-            raise refusal(refused, f"login as {self.address.user} at {self.control.where}")
+            raise refusal(refused, f"login to {self.control.where} as {self.address.user}")
 
     async def locate(self, path: str) -> Address:
         """Return the address of a path, if the server receives the path unchanged.

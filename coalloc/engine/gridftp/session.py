@@ -109,7 +109,7 @@ class Session(GridFTPLogin):
         if not self.address.path.isascii():
             self._check_name(listed)
         if known.get("type", "").lower() in ("dir", "cdir", "pdir"):
-            raise NoSuchFile(f"{self.address.shown} is a directory", "name a file in it")
+            raise NoSuchFile(f"{self.address.shown} is a directory", "give a file in it")
         length_text = known.get("size") or (size.lines[0].strip() if size.code == 213 else "")
         if not length_text and not size.positive:
             raise refusal(size, self.address.shown)

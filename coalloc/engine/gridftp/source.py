@@ -164,10 +164,11 @@ class GridFTPSource(Source):
                 self._drop()
             if self._known.connects_back is None:
                 self._known.connects_back = False
-                log.debug("%s cannot connect to us: one stream", self._address.shown)
+                log.debug("%s cannot connect to this machine: one stream", self._address.shown)
             if self._number >= self.options.streams:
                 raise Unsupported(
-                    f"{self._address.shown}: the server cannot connect to us", "allow its connections in the firewall"
+                    f"{self._address.shown}: the server cannot connect to this machine",
+                    "allow its connections in the firewall",
                 ) from None
             return False
         if channel.reused:

@@ -198,8 +198,8 @@ class HTTPExchange:
             raise Unsupported(f"{self.shown}: invalid redirect to {redact(str(url))}", "use another replica")
         if old.scheme == "https" and url.scheme == "http" and not self._options.vouched:
             raise PermissionRefused(
-                f"{self.shown}: a redirect leads from https to {redact(str(url))}, and no checksum is known",
-                "give the checksum with --checksum, or name a Metalink by https",
+                f"{self.shown} redirects from https to {redact(str(url))}, and the file has no trusted checksum",
+                "give one with --checksum, or use a Metalink fetched over https",
             )
         if _origin(old) != _origin(url):
             return _RequestTarget(url, place.policy.named_by(_server_of(answer)), {})
@@ -269,7 +269,7 @@ class HTTPExchange:
             case ssl.SSLCertVerificationError():
                 return PermissionRefused(
                     f"{self.shown}: the server's certificate is not trusted: {self.hidden(error.verify_message)}",
-                    "name the file of the authority that signed it in SSL_CERT_FILE; if it has expired, tell its owner",
+                    "set SSL_CERT_FILE to the certificate of its authority; if it has expired, tell its admin",
                 )
             case ssl.SSLError() | httpcore.LocalProtocolError():
                 return self._not_http(error)

@@ -52,7 +52,7 @@ class Claims(NamedTuple):
         try:
             found = os.fstat(directory)
             if found.st_uid != os.geteuid() or found.st_mode & 0o022:
-                raise PermissionError(f"{self.path} is not ours alone")
+                raise PermissionError(f"{self.path} belongs to another user, or others can write to it")
             if found.st_mode & self.mode != self.mode:  # the umask removed some bits
                 os.fchmod(directory, self.mode)
             yield directory

@@ -106,7 +106,7 @@ class Slots(NamedTuple):
 
     @property
     def _claims(self) -> Claims:
-        """This user's files."""
+        """The files with which this user's processes hold or wait for slots."""
         return Claims(self.folder / str(os.geteuid()), 0o755) if self._is_shared else Claims(self.folder)
 
     def take(self, server: str) -> Lease | None:
@@ -207,7 +207,7 @@ def _names_of(user: str, folder: Path) -> list[str]:
     directory = os.open(folder / user, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         if str(os.fstat(directory).st_uid) != user:
-            raise PermissionError(f"{folder / user} is another user's")
+            raise PermissionError(f"{folder / user} belongs to another user")
         with os.scandir(directory) as entries:
             return [entry.name for entry in islice(entries, SEEN)]
     finally:

@@ -165,7 +165,7 @@ def test_a_broker_that_is_down_fails_no_transfer_and_hears_of_it_later(broker, k
     failed = coget([DATASET], home, **down)
     assert failed.returncode == 3
     assert "does not answer" in failed.stderr
-    assert "name replica URLs" in failed.stderr
+    assert "give replica URLs" in failed.stderr
 
 
 def test_a_name_service_that_says_nothing_does_not_hold_up_the_end(broker, known, tmp_path):

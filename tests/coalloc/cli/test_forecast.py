@@ -66,7 +66,7 @@ def test_a_long_log_without_numba_is_said_to_take_longer_and_what_to_do(home, tm
 
 def test_what_cannot_be_evaluated(log, home, tmp_path):
     (tmp_path / "one.csv").write_text("\n".join(log.read_text().splitlines()[:2]))
-    for path, said in (("nowhere", "cannot be read"), ("one.csv", "too little to forecast from: 1 transfers")):
+    for path, said in (("nowhere", "cannot read"), ("one.csv", "too few transfers for a forecast: 1")):
         result = coget(["forecast", "evaluate", str(tmp_path / path)], home)
         assert result.returncode == 2
         assert said in result.stderr

@@ -394,7 +394,7 @@ async def test_what_makes_no_sense_is_said(servers, content, tmp_path, words, er
 
 
 async def test_a_method_that_is_unknown(servers, content, tmp_path):
-    with pytest.raises(UsageError, match="there is no method"):
+    with pytest.raises(UsageError, match="unknown method"):
         await collect(servers, str(tmp_path / "out"), "magic")
 
 

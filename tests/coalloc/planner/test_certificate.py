@@ -73,7 +73,7 @@ def test_what_proves_nothing():
     assert "t cannot send" in certified(origins={**PLAN.certificate.origins, ("a", "t"): Fraction(1)})
     with pytest.raises(BadPlan, match="negative"):
         bound(NETWORK, DEMAND, {Limit("io", "t"): Fraction(-1)})
-    with pytest.raises(BadPlan, match="is no limit"):
+    with pytest.raises(BadPlan, match="is not a limit"):
         bound(NETWORK, DEMAND, {Limit("io", "x"): Fraction(1)})
 
 

@@ -58,7 +58,7 @@ def _exists(path: Path) -> bool:
         return path.exists()
     except PermissionError as error:
         raise PermissionRefused(
-            f"{path} cannot be read: {error.strerror}",
+            f"cannot read {path}: {error.strerror}",
             f"make {path.parent} accessible to you, or set X509_USER_PROXY to another file",
         ) from None
 
@@ -67,7 +67,7 @@ def _check_private(key: Path) -> None:
     try:
         status = key.stat()
     except OSError as error:
-        raise PermissionRefused(f"the proxy or key {key} cannot be read: {error.strerror}", NEW_PROXY) from None
+        raise PermissionRefused(f"cannot read the proxy or key {key}: {error.strerror}", NEW_PROXY) from None
     if status.st_uid != os.geteuid():
         raise PermissionRefused(f"{key} belongs to another user", NEW_PROXY)
     if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):

@@ -170,8 +170,9 @@ class GridSecurity:
     def _check_delegated(self, tls: ssl.SSLObject) -> None:
         if tls.getpeercert(binary_form=True) != self._delegated:
             raise PermissionRefused(
-                f"{self._where}: the other end of the data connection does not have the proxy delegated to the server",
-                "do not trust the data; tell the server's owner",
+                f"{self._where}: the peer of the data connection presented another certificate than the proxy "
+                "delegated to the server",
+                "discard the data; tell the server's admin",
             )
 
     def _sign(self, request: bytes) -> bytes:

@@ -148,7 +148,7 @@ def test_an_invalid_answer_costs_a_line_in_the_log(web, run, liar, answer: bytes
     assert ask(depot, web) == CONTENT
     assert depot.lines[-1]["next"] == str(place(web))
     if answer is not None:
-        wait_until(lambda: "the broker's table is not refreshed: " in depot.errors.read_text())
+        wait_until(lambda: "failed to refresh the broker's table: " in depot.errors.read_text())
     assert depot.stop() == 0
     assert len(depot.errors.read_text().splitlines()) == (answer is not None)
 

@@ -141,5 +141,5 @@ async def test_nobody_but_the_server_may_send_data(gsi_server, content, as_alice
     offer(monkeypatch, "A")
     async with opened(source_of(gsi_server)) as fetched:
         fetched._session._security._delegated = b"of someone else"
-        with pytest.raises(PermissionRefused, match="does not have the proxy"):
+        with pytest.raises(PermissionRefused, match="presented another certificate than the proxy"):
             await collect(fetched, 0, SIZE)

@@ -87,7 +87,7 @@ def test_yaml_may_use_its_anchors():
             "cern <->",
         ),
         ("cern -> desk: 1", "cern -> cern: 1", "link cern -> cern has the same host", "two hosts"),
-        ("(fibre) -> desk: 4", "(dsl) -> desk: 4", "the ISP 'dsl', which lyon does not have", "name one"),
+        ("(fibre) -> desk: 4", "(dsl) -> desk: 4", "the ISP 'dsl', which lyon does not have", "give one"),
         ("lyon (fibre) -> desk", "lyon (fibre) -> cern", "line 13: .*: this link occurs twice", "leave out one"),
         (
             "  cern -> desk: 100",
