@@ -103,7 +103,7 @@ def own_policy() -> AddressPolicy:
 
 
 def own_routes() -> tuple[str, ...]:
-    """Return the routes over depots that this user always takes: `via` in config.toml, a text or a list.
+    """Return the routes over depots that this user always takes: `via` in config.toml, a string or a list.
 
     :raises UsageError: for an unreadable file, or another value
     """
@@ -111,7 +111,7 @@ def own_routes() -> tuple[str, ...]:
 
 
 def own_depots() -> tuple[str, ...]:
-    """Return the depots among which automatic routes choose: `depots` in config.toml, a text or a list.
+    """Return the depots among which automatic routes choose: `depots` in config.toml, a string or a list.
 
     :raises UsageError: for an unreadable file, or another value
     """
@@ -165,9 +165,9 @@ def _token(host: str, usual: str | None) -> str | None:
 
 
 def _texts(name: str, secret: bool = False) -> Mapping[str, str]:
-    """Return all text values of a file.
+    """Return all strings of a file.
 
-    :raises UsageError: when a value other than those of `OTHERS` is not text
+    :raises UsageError: when a value other than those of `OTHERS` is not a string
     """
     table = {key: value for key, value in _table(name, secret).items() if key not in OTHERS}
     for key, value in table.items():

@@ -8,7 +8,7 @@
     ├── TransferFailed         5  every source was tried and failed
     ├── SinkError              6  the local disk: full, unwritable, failing
     │   └── DiskFull              no space on it, or in the user's quota
-    ├── NotAllowed             7  every source refused us
+    ├── NotAllowed             7  every source refused access
     ├── TargetExists           7  an existing file is not to be replaced
     ├── TargetInUse            8  another coget writes this target
     └── SourceError               one replica, one attempt; never ends a transfer alone

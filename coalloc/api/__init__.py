@@ -206,7 +206,7 @@ def metalink_document(files: "Sequence[ReplicaSet]", published: "datetime") -> s
 
 
 def http_client(url: str, policy: "AddressPolicy", seconds: float) -> "httpx.AsyncClient":
-    """Return a client for the server of a URL; it connects only to addresses that the policy allows; no redirects."""
+    """Return a client for the server of a URL; it connects only to allowed addresses, and follows no redirects."""
     from coalloc.engine.http.transport import client
     from coalloc.util.dialer import DirectDialer
 

@@ -1,4 +1,4 @@
-"""Plans, and datasets of a broker: all that asks servers about files and moves nothing."""
+"""Plans, and datasets of a broker: queries that move no data."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -20,7 +20,7 @@ __all__ = ["datasets", "metalink", "plan", "planned", "register", "register_dire
 
 
 async def plan(request: Request) -> list[Plan]:
-    """Return the plan of each file's transfer. Asks the servers for sizes, moves nothing."""
+    """Return the plan of each file's transfer; only ask the servers for sizes."""
     made = request.dialers or dialers(request.own, request.via, request.broker)
     request = request._replace(dialers=made)
     files = await named_files(request, broker_of(request))
@@ -41,7 +41,7 @@ async def metalink(request: Request) -> str:
 
 
 def planned(file: ReplicaSet, estimates: Sequence[Estimate], strategy: Strategy = "adaptive") -> Plan:
-    """Return the plan for a file of known size, assuming that all its servers answer; asks none of them.
+    """Return the plan for a file of known size without asking its servers; assume that all of them answer.
 
     :param estimates: forecast of each replica, in their order
     """

@@ -32,7 +32,7 @@ def data_routes(
 ) -> DataRoutes | None:
     """Return routes for data that one server sends to another; None if all are direct.
 
-    A depot without a ticket of this user is asked for at the broker.
+    If this user has no ticket for a depot, the broker is asked for one.
 
     :param texts: DEPOT, HOST=DEPOT, none or HOST=none; HOST is the receiving server
     :param broker: the broker that knows depots, and gives tickets; None for the user's usual one

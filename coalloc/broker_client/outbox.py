@@ -80,7 +80,7 @@ async def send_results(
     decided: Sequence[Document] = (),
     routes: Sequence[MeasuredRoute] = (),
 ) -> None:
-    """Send these results and earlier unsent reports to the broker. A failure raises nothing; it waits at most a second.
+    """Send these results and earlier unsent reports to the broker. Failures raise nothing, and the call takes at most a second.
 
     Unsent reports are stored for next time, unless the user keeps no history.
     """
@@ -171,7 +171,7 @@ def _keep(folder: Path, broker: Broker, report: PendingReport) -> PendingReport:
         path = folder / f"{time.time():017.3f}-{uuid4().hex}{SUFFIX}"
         temporary = path.with_suffix(".new")
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        with os.fdopen(os.open(temporary, flags, 0o600), "w") as file:  # error texts and URLs can contain keys
+        with os.fdopen(os.open(temporary, flags, 0o600), "w") as file:  # error messages and URLs can contain keys
             content = {"observations": report.observations, "bad": report.bad, "decided": report.decided}
             content["routes"] = report.routes
             json.dump({"broker": broker.access.url, **content}, file)
@@ -232,5 +232,5 @@ def _route(measured: MeasuredRoute) -> Document:
 
 
 def _is_plain(host: str) -> bool:
-    """Return whether a broker takes this host: no name in Unicode, and no address with a zone."""
+    """Return whether a broker accepts this host: no name in Unicode, and no address with a zone."""
     return host.isascii() and "%" not in host

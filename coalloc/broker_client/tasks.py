@@ -46,7 +46,7 @@ class PlannedFile(NamedTuple):
 
 
 class BrokerTasks:
-    """The user's tasks at one broker."""
+    """The user's tasks on one broker."""
 
     def __init__(self, access: BrokerAccess) -> None:
         self._broker = BrokerConnection(access, "try again")
@@ -97,7 +97,7 @@ class BrokerTasks:
         return self._viewed(await self._broker.ask("GET", _path(number)))
 
     async def full(self, beginning: str) -> str:
-        """Return the id of the user's task that begins with this. :raises UsageError: when no or several ids do"""
+        """Return the full id of a task of the user from its beginning. :raises UsageError: when no id, or several, begin so"""
         if len(beginning) >= len(UNKNOWN):
             return beginning
         found = [task.id for task in await self.listed(get_args(TaskStatus), PAGE) if task.id.startswith(beginning)]

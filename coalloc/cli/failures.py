@@ -55,7 +55,7 @@ def _ours(error: Exception) -> CoallocError:
             return Interrupted("interrupted")
         case click.UsageError():
             where = error.ctx.command_path if error.ctx else "coget"
-            return UsageError(error.format_message(), f"see {where} --help")
+            return UsageError(error.format_message(), f"read the options in {where} --help")
         case click.ClickException():
             return UsageError(error.format_message())
         case OSError(filename=None):  # OSErrors with a filename are converted where they occur

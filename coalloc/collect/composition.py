@@ -1,4 +1,4 @@
-"""Collection of many files from GridFTP servers to one place, with relays if the method uses them. Connects parts."""
+"""Collect jobs from GridFTP servers to one place, with relays if the method uses them. Connects parts."""
 
 import asyncio
 import time
@@ -215,7 +215,7 @@ def _folder(url: str) -> str:
 
 
 def _areas(servers: CollectServers, landing: Destination) -> dict[str, StagingArea]:
-    """Return the staging area of this collection at each server except the destination."""
+    """Return the staging area of this collect job at each server except the destination."""
     run = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
     return {
         label: StagingArea(servers.by_label[label], folder, run)
@@ -225,13 +225,13 @@ def _areas(servers: CollectServers, landing: Destination) -> dict[str, StagingAr
 
 
 async def _remember(report: CollectReport, began: float, broker: str | None, error: str | None = None) -> None:
-    """Add the collection to this user's history, and report it to the broker."""
+    """Add the collect job to this user's history, and report it to the broker."""
     transfers, measured = _transfers(report, began), _measured(report, began)
     TransferHistory.open().add(transfers)
     Pairs.open().add(measured)
     if known := access(broker):
         hops = collected(report, error, began, uuid4().hex, known.site or "")
-        with suppress(asyncio.CancelledError):  # an interrupt must not hide the finished collection
+        with suppress(asyncio.CancelledError):  # an interrupt must not hide the finished job
             await send_results(Broker(known), transfers, measured=measured, decided=[hops] if hops else [])
 
 

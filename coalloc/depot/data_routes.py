@@ -72,7 +72,7 @@ class DepotPort(NamedTuple):
 class DataRoutes:
     """The routes of data connections to servers.
 
-    :param routes: routes by the host of the server that is connected
+    :param routes: routes by the host of the server to connect to
     :param completion: completes routes; None to use them as they are
     :raises ValueError: for a route other than one depot, or none
     """
@@ -106,7 +106,7 @@ class DataRoutes:
         self._avoided[host] = asyncio.get_running_loop().time() + AGAIN, why
 
     async def port(self, host: str, to: HostPort, peer: str, connections: int) -> DepotPort | None:
-        """Open a port at the depot on the route to a server; return None if it has to be connected directly.
+        """Open a port at the depot on the route to a server; return None if servers must connect to it directly.
 
         :param host: the server's name
         :param to: numeric address and port at which the server listens

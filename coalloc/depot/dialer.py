@@ -36,7 +36,7 @@ class RouteTimes:
     """The expected seconds of a small file from each host over each route.
 
     :param known: times by host and route, from this user's history
-    :param ask: asks for those of other hosts; None if there is nobody to ask
+    :param ask: asks for those of other hosts; None if they are not available
     """
 
     def __init__(self, known: Mapping[str, Mapping[str, float]], ask: AskTimes | None = None) -> None:
@@ -83,7 +83,7 @@ class DepotRoutes(NamedTuple):
     def parse(
         cls, texts: Sequence[str], tickets: Mapping[HostPort, DepotTicket], depots: Sequence[str] = ()
     ) -> "DepotRoutes":
-        """Return the routes in texts of the forms ROUTE and HOST=ROUTE; later ones replace earlier ones.
+        """Return the routes in strings of the forms ROUTE and HOST=ROUTE; later ones replace earlier ones.
 
         :param depots: depots among which automatic routes choose
 

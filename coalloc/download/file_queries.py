@@ -67,7 +67,7 @@ async def planned_file(request: Request, found: FoundReplicas, ask_checksum: boo
 
 
 def _routes(url: str, options: EngineOptions) -> tuple[PlannedRoute, ...]:
-    """Return the routes to the server of a URL, the first one first; none if it can only be connected directly."""
+    """Return the routes to the server of a URL, the first one first; none if only direct connections are possible."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     if parts.scheme not in RELAYED:
@@ -142,7 +142,7 @@ async def _check(url: str, request: Request) -> ServerCheck:
 
 
 async def check_routes(urls: Sequence[str], via: tuple[str, ...] | None = None) -> "list[list[HopCheck]]":
-    """Check each hop of the routes to these servers; the list of a server that is connected directly is empty.
+    """Check each hop of the routes to these servers; the list for a direct connection is empty.
 
     :param via: routes over depots, as in a `Request`
     :raises UsageError: for an invalid route or URL

@@ -49,7 +49,7 @@ MEANINGS: Sequence[tuple[type[Exception], type[SourceError], str]] = [
     (TimeoutError, Stalled, "try again later"),
     (NotImplementedError, Unsupported, "use another replica"),
 ]
-"""Meanings of a file system's exceptions: exception class, our error, remedy. The first match counts."""
+"""Meanings of a file system's exceptions: exception class, coget's error, remedy. The first match counts."""
 VERSION = (
     "etag",
     "generation",
@@ -121,7 +121,7 @@ class BridgeSource(Source):
             raise Unsupported(f"{self._shown}: no engine supports {scheme}://", "check the scheme of the URL") from None
 
     def _sftp(self) -> tuple[Any, str]:
-        """Return our SFTP file system, which checks the server's host key, and the path; ignore fsspec's registry."""
+        """Return coget's SFTP file system, which checks host keys, and the path; ignore fsspec's registry."""
         from coalloc.engine.sftp import KnownHostsSFTP
 
         kwargs = KnownHostsSFTP._get_kwargs_from_urls(self.url)

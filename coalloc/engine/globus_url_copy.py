@@ -1,4 +1,4 @@
-"""globus-url-copy as an engine, for servers whose security or scheme our own client does not support.
+"""globus-url-copy as an engine, for servers whose security or scheme coget's own client does not support.
 
 For each range, a process of the tool writes into a pipe, and the bytes are counted. Neither its exit status nor an
 empty error output is trusted (it exits with 0 after a range beyond the end of the file). The tool has no command for

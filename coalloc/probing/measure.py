@@ -110,7 +110,7 @@ class _Measuring:
         self._clock = time.time() - asyncio.get_running_loop().time()
 
     async def open(self) -> None:
-        """Log in at all servers; measurements with a server whose login failed will fail for the same reason."""
+        """Log in to all servers; measurements with a server whose login failed will fail for the same reason."""
         answers = await asyncio.gather(*(end.open() for end in self._ends.values()), return_exceptions=True)
         for key, answer in zip(self._ends, answers, strict=True):
             if isinstance(answer, SourceError):
@@ -207,7 +207,7 @@ class _Flow:
         self._remote: RemoteSource | None = None
 
     async def open(self) -> None:
-        """Log in at both servers and prepare a file to send. :raises SourceError: when that fails"""
+        """Log in to both servers and prepare a file to send. :raises SourceError: when that fails"""
         self._path = self.sink.scratch()
         self._remote = RemoteSource(await self.source.file(), Sink(self.sink.url, self._path), self._options)
         await self._remote.open()

@@ -1,4 +1,4 @@
-"""Registration at a broker of the files below a directory of a GridFTP server, with the server's own checksums.
+"""Registration with a broker of the files below a directory of a GridFTP server, with the server's own checksums.
 
 Symbolic links to files count as files; links to directories are not followed, since they may form cycles.
 """
@@ -71,7 +71,7 @@ async def _inventory(url: str, connect: Connect) -> tuple[list[ReplicaSet], dict
     Also return the errors, by name, of files that the server lists but does not serve.
 
     :param url: URL of the directory, with a slash at its end
-    :param connect: function that logs in at the server
+    :param connect: function that logs in to the server
     :raises SourceError: when a directory cannot be listed or a file cannot be read
     """
     top = parse(url).named.rstrip("/")

@@ -60,7 +60,7 @@ class Dialer(Protocol):
         :param seconds: time limit
         :param first: first bytes for the server, which save a round trip over depots. They must be safe to repeat: if a
             route fails after the server has received them, they are sent over another one.
-        :raises SourceError: if it cannot be connected in time, or the policy allows none of its addresses
+        :raises SourceError: if no connection is made in time, or the policy allows none of its addresses
         """
         ...
 
@@ -86,7 +86,7 @@ class Dialer(Protocol):
         ...
 
     async def addresses(self, host: str) -> frozenset[str]:
-        """Return the numeric addresses at which a host may be connected: those last dialled, else those looked up.
+        """Return the numeric addresses at which a host can be reached: those last dialled, else those looked up.
 
         :raises OSError: when the name does not resolve
         """
@@ -218,7 +218,7 @@ class DirectDialer:
         return allowed
 
     async def addresses(self, host: str) -> frozenset[str]:
-        """Return the numeric addresses at which a host may be connected: those last dialled, else those looked up.
+        """Return the numeric addresses at which a host can be reached: those last dialled, else those looked up.
 
         :raises OSError: when the name does not resolve
         """

@@ -74,7 +74,7 @@ class ServerPair(Channel):
 
     @classmethod
     async def open(cls, source: CollectServer, sink: CollectServer) -> "ServerPair":
-        """Open a channel. :raises SourceError: when a server refuses the login, or the two cannot be connected"""
+        """Open a channel. :raises SourceError: when a login is refused, or the servers cannot connect to each other"""
         return cls(await open_third_party(source.url, sink.url, source.options, sink_options=sink.options))
 
     @property

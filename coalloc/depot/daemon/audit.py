@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 class AuditLog:
-    """An audit log in a file that is only appended to; on the standard error stream without file.
+    """An audit log in a file that is only appended to; without a file, on the standard error stream.
 
     :raises SinkError: if the file cannot be opened
     """

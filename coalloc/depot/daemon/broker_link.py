@@ -114,7 +114,7 @@ class BrokerLink:
 
     @staticmethod
     async def _tried(step: Callable[[], Awaitable[None]]) -> str:
-        """Carry out a step; return why it failed, or an empty text."""
+        """Carry out a step; return why it failed, or an empty string."""
         try:
             await step()
         except (CoallocError, OSError, ValueError, LookupError, TypeError, RuntimeError) as error:
@@ -124,7 +124,7 @@ class BrokerLink:
     async def _report(self) -> None:
         """Report the legs that were used since the last report.
 
-        :raises CoallocError: if the broker does not take it; the next report has the same legs, unless it refuses them
+        :raises CoallocError: if that fails; the next report has the same legs, unless the broker refuses them
         """
         if not (taken := self.legs.take()):
             return

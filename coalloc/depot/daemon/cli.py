@@ -320,7 +320,7 @@ def _ticket(
 
 
 def main() -> None:
-    """Run the command; an error of ours becomes a message and an exit status."""
+    """Run the command; convert coget's errors to a message and an exit status."""
     try:
         depot(standalone_mode=True)
     except CoallocError as error:

@@ -1,6 +1,6 @@
 """The forwarding table of a depot: the next hop of sessions with a loose route, by destination.
 
-The table is a TOML file; the first entry that covers a destination counts, and without one the depot connects the
+The table is a TOML file; the first entry that covers a destination counts, and without one the depot connects to the
 destination itself:
 
     [[next]]
@@ -9,7 +9,7 @@ destination itself:
     ticket = "t1...."    # only if that depot needs one
     key = "0123..."      # the ticket's key, in hexadecimal digits
 
-Names in it count as in `permissions`.
+Names in it are matched as in `permissions`.
 """
 
 import logging
@@ -72,7 +72,7 @@ class ForwardingTable:
             raise UsageError(f"invalid table {self._path}: {error}", FORM) from None
 
     async def next_hop(self, to: HostPort, addresses: Sequence[str]) -> NextHop | None:
-        """Return the next hop to a destination with these addresses; None to connect it directly."""
+        """Return the next hop to a destination with these addresses; None to connect to it directly."""
         try:
             self._read_if_changed()
         except UsageError as error:

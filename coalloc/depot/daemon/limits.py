@@ -12,7 +12,7 @@ from coalloc.depot.tickets import Ticket
 __all__ = ["Limits"]
 
 LEAST_BUFFER = 1 << 16
-"""Smaller buffers are of no use: the pipe of a session without buffer holds as many bytes."""
+"""Smaller buffers are of no use: the pipe of a session without a buffer holds as many bytes."""
 
 
 class _TicketUse:

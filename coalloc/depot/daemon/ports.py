@@ -34,7 +34,7 @@ SWEEP = 5.0
 
 
 def listen(client: socket.socket, request: SessionRequest, ports: tuple[int, int] | None) -> socket.socket:
-    """Return a socket that listens at the address at which the client has reached the depot.
+    """Return a socket that listens on the address at which the client has reached the depot.
 
     :param ports: first and last port to choose from; None for any free one
     :raises DepotFailure: if no port is free, or the peer has an address of the other family

@@ -187,7 +187,7 @@ class DepotSession:
         PortSession(self._depot, self._client, self._peer, listener, request, granted, addresses).start()
 
     async def _connect_on(self, opening: Opening, granted: SessionPermission) -> tuple[socket.socket, _Hop]:
-        """Connect the next hop, send it what is for it, and answer the client; return its connection, and the hop."""
+        """Connect to the next hop, send header and first bytes, and answer the client; return connection and hop."""
         hop = await self._next_hop(opening, granted)
         try:
             server, legs = await self._open(hop, opening)
@@ -209,7 +209,7 @@ class DepotSession:
         return server, hop
 
     async def _open(self, hop: _Hop, opening: Opening) -> tuple[socket.socket, tuple[float, ...]]:
-        """Connect the next hop, and send it what is for it; return the connection, and the seconds of the legs."""
+        """Connect to the next hop, and send header and first bytes; return the connection, and the legs' seconds."""
         began = self._loop.time()
         server = await self._connect(hop, opening.header)
         legs: tuple[float, ...] = (round(self._loop.time() - began, 6),)
@@ -223,7 +223,7 @@ class DepotSession:
         return server, legs
 
     async def _send_first(self, server: socket.socket, hop: _Hop, rest: bytes) -> None:
-        """Send the next hop the header that is for it, and the first bytes of the session."""
+        """Send the next hop its header, and the first bytes of the session."""
         try:
             first = (hop.header.encode() if hop.header else b"") + rest
             async with asyncio.timeout(self._seconds(hop)):
@@ -249,7 +249,7 @@ class DepotSession:
         return self._brokers_hop(opening, known, direct) or direct
 
     def _brokers_hop(self, opening: Opening, addresses: Sequence[str], direct: _Hop) -> _Hop | None:
-        """Return the next depot in the broker's table; None if the server should be connected directly.
+        """Return the next depot in the broker's table; None to connect to the server directly.
 
         :param addresses: numeric addresses of the server
         """

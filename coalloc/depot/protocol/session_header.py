@@ -12,7 +12,7 @@ A client sends the header and its first payload in one flight:
 Each pass is a ticket and a proof: the HMAC-SHA256 of the request and of the hop's position, by a key that only the
 ticket's owner and the depot know. So a ticket that was overheard on the network opens nothing, and a request cannot be
 altered. The proof for a later depot also covers a link, which the depot before it computes with its own key, and sends
-along. So whoever overhears a header cannot take a short cut to a later depot. Each depot answers once the next one has
+along. So an overheard header does not open a later depot directly. Each depot answers once the next one has
 answered, or once the destination is connected:
 
     0   4   magic
@@ -151,9 +151,9 @@ class SessionRequest(NamedTuple):
 
 
 class Pass(NamedTuple):
-    """The permission of one hop: a ticket and a proof that the client is its owner; both empty without ticket.
+    """The permission of one hop: a ticket and a proof that the client is its owner; both empty without a ticket.
 
-    :param link: what the depot before this one has added; empty at the first depot, and after one without ticket
+    :param link: what the depot before this one has added; empty at the first depot, and after one without a ticket
     """
 
     ticket: str = ""
@@ -195,7 +195,7 @@ class SessionHeader(NamedTuple):
     def forwarded(self, key: bytes | None) -> "SessionHeader":
         """Return the header for the next depot of the route.
 
-        :param key: key of this depot's ticket; None without ticket
+        :param key: key of this depot's ticket; None without a ticket
         """
         following, *others = self.passes[1:]
         return self._replace(passes=(following._replace(link=_link(key, self.hop + 1, self.raw)), *others))
@@ -304,7 +304,7 @@ def _link(key: bytes | None, hop: int, raw: bytes) -> str:
 
 
 def credentials(raw: bytes, tickets: Sequence[tuple[str, bytes] | None]) -> tuple[Pass, ...]:
-    """Return the passes of all hops, from the ticket and key for each; None for a hop without ticket."""
+    """Return the passes of all hops, from the ticket and key for each; None for a hop without a ticket."""
     passes, before = [], None
     for hop, each in enumerate(tickets):
         passes.append(Pass(each[0], prove(each[1], hop, raw, _link(before, hop, raw))) if each else Pass())

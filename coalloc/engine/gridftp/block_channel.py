@@ -1,4 +1,4 @@
-"""Reception of ranges over one persistent data connection (MODE E), which the server makes to us.
+"""Reception of ranges over one persistent data connection (MODE E), which the server opens.
 
 In stream mode, each range needs a new data connection. From a distant server, this costs round trips and TCP's slow
 start, which takes capacity from other connections on the link without using all of it. In MODE E, ranges are requested
@@ -28,7 +28,7 @@ from coalloc.util.tcp_info import path_state_of
 __all__ = ["BlockChannel", "BlockModeUnavailable"]
 
 CONNECT_BACK_SECONDS, CONNECT_BACK_TRIPS = 2.0, 4.0
-"""Time limit for the server to connect to us, in seconds or round trips, whichever is longer. A firewall may drop the
+"""Time limit for the server to connect, in seconds or round trips, whichever is longer. A firewall may drop the
 connection without an answer; one lost packet delays the server by a second.
 """
 SKIPPED, SKIPPED_SECONDS = 1 << 20, 1.0
@@ -40,7 +40,7 @@ class BlockModeUnavailable(Exception):
 
 
 class BlockChannel:
-    """A data connection that the server makes to us, on which it sends one range after another.
+    """A data connection that the server opens, and on which it sends one range after another.
 
     After a failure, neither the channel nor its session can be used, as it is unknown to which command the next reply
     belongs.

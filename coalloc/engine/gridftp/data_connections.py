@@ -188,7 +188,7 @@ class DataConnections:
 
 
 def _noted(task: asyncio.Task[Any]) -> None:
-    """Mark the failure of a task as retrieved; whoever waits for the connection receives it."""
+    """Mark the failure of a task as retrieved; the task that waits for the connection receives it."""
     if not task.cancelled():
         task.exception()
 

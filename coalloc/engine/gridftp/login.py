@@ -1,4 +1,4 @@
-"""A login at one server: the control connection, the server's features, and the protection of data connections.
+"""A login to one server: the control connection, the server's features, and the protection of data connections.
 
 If the server allows, all commands are sent together, ahead of its greeting, since with a distant server each round trip
 costs more than all else. Subclasses define the purpose of a login: `session` fetches one file, `storage` changes names,

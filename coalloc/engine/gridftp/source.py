@@ -38,9 +38,9 @@ log = logging.getLogger(__name__)
 class GridFTPFindings:
     """Findings that the sessions with one replica share.
 
-    `pipelined`: the server accepts pipelined commands. `connects_back`: it can connect to us; None if not tried yet.
-    `rtt`: round-trip time in seconds, once the server was reached. `begun`: number of fetches so far, of which
-    `running` have not ended.
+    `pipelined`: the server accepts pipelined commands. `connects_back`: it can connect to this machine; None if
+    not tried yet. `rtt`: round-trip time in seconds, once the server was reached. `begun`: number of fetches so far, of
+    which `running` have not ended.
     """
 
     rtt: float | None = None

@@ -1,4 +1,4 @@
-"""Files in one user's directory, each locked (flock) by the process that made it, so that its life can be checked.
+"""Files in one user's directory, each locked (flock) by the process that made it, so that others see whether it lives.
 
 A process removes its files when it releases them; files of killed processes are found unlocked and removed. No other
 user can open such a file (mode 0600), and thus lock it.

@@ -45,7 +45,7 @@ PATIENCE = 30.0
 SEEN = 1000
 """Maximum number of entries read from a directory, as a user could make a million to slow others down."""
 LINES: WeakValueDictionary[tuple[Path, str], asyncio.Lock] = WeakValueDictionary()
-"""Locks by folder and server: only the task that holds the lock stands in line for this process."""
+"""Locks by directory and server: only the task that holds the lock stands in line for this process."""
 
 
 class Lease:
@@ -90,7 +90,7 @@ class Slots(NamedTuple):
 
     @property
     def usable(self) -> bool:
-        """Return whether slots can be counted in the folder."""
+        """Return whether slots can be counted in the directory."""
         with suppress(OSError), self._claims.opened():
             return True
         return False

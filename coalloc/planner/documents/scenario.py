@@ -38,7 +38,7 @@ class Scenario(NamedTuple):
 def scenario(document: object) -> Scenario:
     """Parse a document.
 
-    :param document: mappings, lists, texts, numbers and flags
+    :param document: mappings, lists, strings, numbers and booleans
     :raises Misread: when a part of it is invalid
     :raises UsageError: when its parts contradict each other
     """

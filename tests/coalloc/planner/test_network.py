@@ -43,7 +43,7 @@ def file(**changed: object) -> File:
         (lambda: Network.of((Host("a", (Isp(up=1.5),)),), ()), "host a has the number 1.5, which is not whole"),
         (lambda: Network.of((Host("a", io=-1),), ()), "host a has a negative number"),
         (lambda: Network({"b": Host("a")}, {}), "host a has another name as its key, 'b'"),
-        (lambda: Network({"a": Host("a"), "b": Host("b")}, {LinkKey("b", "a"): Link(KEY, 1)}), "has another name as its key"),
+        (lambda: Network({"a": Host("a"), "b": Host("b")}, {LinkKey("b", "a"): Link(KEY, 1)}), "has another name"),
         (lambda: file(size=1e6), "file x has the number 1000000.0, which is not whole"),
         (lambda: file(size=-1), "file x has a negative number"),
         (lambda: file(available=nan), "file x has the invalid number nan"),

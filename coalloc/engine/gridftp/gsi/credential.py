@@ -117,7 +117,7 @@ def _present(context: ssl.SSLContext, credential: Credential) -> None:
 
 
 def check_dates(credential: Credential, authorities: Path) -> None:
-    """Check that each certificate of the chain is valid now, by a handshake with ourselves in memory.
+    """Check that each certificate of the chain is valid now, by a handshake in memory, with both ends in this process.
 
     OpenSSL thus checks the whole chain as a server will. If the CA of the chain is unknown here, nothing is checked.
 

@@ -21,7 +21,7 @@ __all__ = [
 
 
 class DelegationNeeded(Unsupported):
-    """A server that makes data connections only with a proxy of ours, which the user has not allowed."""
+    """A server that makes data connections only with a proxy of the user, who has not allowed that."""
 
 
 def no_security(reply: Reply, where: str) -> SourceError:
