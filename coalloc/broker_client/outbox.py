@@ -80,7 +80,7 @@ async def send_results(
     decided: Sequence[Document] = (),
     routes: Sequence[MeasuredRoute] = (),
 ) -> None:
-    """Send these results and earlier unsent reports to the broker. Failures raise nothing, and the call takes at most a second.
+    """Send these results and earlier unsent reports to the broker, in at most a second. Failures raise no error.
 
     Unsent reports are stored for next time, unless the user keeps no history.
     """

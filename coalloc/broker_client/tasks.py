@@ -97,7 +97,7 @@ class BrokerTasks:
         return self._viewed(await self._broker.ask("GET", _path(number)))
 
     async def full(self, beginning: str) -> str:
-        """Return the full id of a task of the user from its beginning. :raises UsageError: when no id, or several, begin so"""
+        """Return the full id of a task from its beginning. :raises UsageError: when none or several match"""
         if len(beginning) >= len(UNKNOWN):
             return beginning
         found = [task.id for task in await self.listed(get_args(TaskStatus), PAGE) if task.id.startswith(beginning)]

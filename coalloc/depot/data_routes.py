@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 OPEN_SECONDS = 5.0
 """Seconds for a depot to open a port, before the servers connect to each other directly."""
 LONGEST = 8192
-"""Bytes to read of what a depot has said; two answers are shorter."""
+"""Bytes to read of a depot's answers; two answers are shorter."""
 
 
 class DepotPort(NamedTuple):
@@ -53,7 +53,7 @@ class DepotPort(NamedTuple):
         return False
 
     def trouble(self) -> str:
-        """Return what the depot has said about connections that it could not relay; empty if it has said nothing."""
+        """Return the depot's message about connections that it could not relay; empty if there is none."""
         try:
             data = self.session.recv(LONGEST)
             answer = Answer.decode(data) if data and not Answer.missing(data) else None

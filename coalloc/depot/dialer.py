@@ -90,7 +90,7 @@ class DepotRoutes(NamedTuple):
         >>> DepotRoutes.parse(["depot-a.example", "ftp.example=none"], {}).to("ftp.example").depots
         ()
 
-        :raises ValueError: for another form
+        :raises ValueError: for any other form
         """
         usual, by_host = DIRECT, {}
         for text in texts:

@@ -54,7 +54,7 @@ class EngineOptions:
     proxy: Path | None = None
     """The file of the proxy certificate for `gsiftp://` sources; None for the user's usual one."""
     vouched: bool = False
-    """Whether a checksum of the file is known from the user or by https, so that wrong bytes would be noticed."""
+    """Whether a checksum of the file is known from the user or over https, so that wrong bytes would be noticed."""
     slots: Slots | None = None
     """Limit for the sessions of all coget processes of this machine with one server; None for no limit."""
     admission: Admission | None = None

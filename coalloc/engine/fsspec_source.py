@@ -41,7 +41,7 @@ BLOCK = 4 * 1024 * 1024
 MEANINGS: Sequence[tuple[type[Exception], type[SourceError], str]] = [
     (FileNotFoundError, NoSuchFile, "check the path in the URL"),
     (NotADirectoryError, NoSuchFile, "check the path in the URL"),
-    (IsADirectoryError, NoSuchFile, "give a file"),
+    (IsADirectoryError, NoSuchFile, "give the path of a file"),
     (PermissionError, PermissionRefused, "ask the admin for access"),
     (socket.gaierror, UnknownHost, "check the spelling of the host in the URL"),
     (ConnectionRefusedError, Unreachable, "check host and port in the URL"),
@@ -94,7 +94,7 @@ class BridgeSource(Source):
         self._connect()
         info = self._files.info(self._path)
         if info["type"] != "file":
-            raise NoSuchFile(f"{self._shown} is not a plain file", "give a file")
+            raise NoSuchFile(f"{self._shown} is not a plain file", "give the path of a file")
         if info["size"] is None:
             raise Unsupported(f"{self._shown}: the size is not known", "use another replica")
         if (size := count(str(info["size"]))) is None:

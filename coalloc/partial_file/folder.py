@@ -345,6 +345,6 @@ def _refuse_special(target: Path, outside: int) -> None:
     except OSError as error:
         raise disk_error(error, "write", target) from None
     if stat.S_ISDIR(mode):
-        raise SinkError(f"{target} is a directory", "give a file in it")
+        raise SinkError(f"{target} is a directory", "give the path of a file in it")
     if not stat.S_ISREG(mode):
         raise SinkError(f"{target} is not a plain file", "choose another name")

@@ -115,9 +115,10 @@ def _capacities(network: Network, demand: Demand, plan: TransferPlan) -> Iterato
 
 
 def bound(network: Network, demand: Demand, prices: Mapping[Limit, Fraction]) -> Fraction:
-    """Return a lower bound of the makespan in seconds, by weak duality (`Certificate`). A budget is paid once, not per
+    """Return a lower bound of the makespan in seconds, by weak duality (`Certificate`).
 
-    second.
+    A budget is paid once, not per second.
+
     :raises BadPlan: when a price is negative, or of a limit that this network does not have
     """
     limits = PlanLimits(network, demand.budget)

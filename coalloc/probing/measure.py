@@ -173,7 +173,7 @@ class _Measuring:
             measured = MeasuredLink(source, sink, start, max(end, start + 1e-6), flowed.bytes, streams)
         else:
             now = time.time()
-            why = error.message if error else "nothing came"
+            why = error.message if error else "no data arrived"
             measured = MeasuredLink(source, sink, now - 1e-3, now, 0, streams, "failed", why)
         self.results.append(measured)
         self._on_result(measured)

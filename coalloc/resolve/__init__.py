@@ -112,7 +112,7 @@ async def _read(source: str, fetch_document: Fetch, dialers: Sequence[Dialer]) -
 
 
 def _vouched(file: ReplicaSet, secure: bool) -> ReplicaSet:
-    """Return the file, marked as vouched for if it has hashes, and its document came by a secure connection."""
+    """Return the file, marked as vouched for if it has hashes, and its document came over a secure connection."""
     return file._replace(vouched=secure and bool(file.checksums or file.pieces))
 
 

@@ -29,7 +29,7 @@ class FetchedDocument(NamedTuple):
     """A document and its origin.
 
     :param address: numeric address of the server; after redirects, the most public one of all servers; None if unknown
-    :param secure: whether the document, and all redirects to it, came by https
+    :param secure: whether the document, and all redirects to it, came over https
     """
 
     content: bytes

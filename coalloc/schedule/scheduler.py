@@ -287,7 +287,7 @@ class Scheduler:
 
     def _fail_silent(self, source: ScheduledSource, copy: RunningCopy, now: float) -> None:
         copy.ending = "stalled"
-        self._fail(source, f"nothing came for {copy.silence(now):.0f} s", permanent=False, now=now)
+        self._fail(source, f"no data for {copy.silence(now):.0f} s", permanent=False, now=now)
 
     def _fail(
         self, source: ScheduledSource, reason: str, *, permanent: bool, now: float, retry_after: float | None = None

@@ -12,7 +12,7 @@ __all__ = ["PathDelay"]
 
 
 class PathDelay(Timetable):
-    """A timetable that only sources keep.
+    """A timetable that only sources follow.
 
     :param factor: X in the paper: factor by which steps are longer than planned
     :param step: seconds; by default about a hundredth of the makespan

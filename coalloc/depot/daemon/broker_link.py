@@ -210,7 +210,7 @@ async def _request(broker: BrokerConnection, method: str, path: str, **what: Any
 
 
 def _connection(access: BrokerAccess) -> BrokerConnection:
-    return BrokerConnection(access, "check --broker, and that the broker runs")
+    return BrokerConnection(access, "check --broker, and that the broker is running")
 
 
 def _looked_up(places: set[HostPort]) -> Addresses:

@@ -131,7 +131,7 @@ class _Acceptor:
         self._depot = depot
         self._listener = listener
         self._pending: dict[asyncio.Task[None], str] = {}
-        """Tasks of connections that are no session yet, with the client's address."""
+        """Tasks of connections that are not sessions yet, with the client's address."""
         self._by_client: Counter[str] = Counter()
 
     async def run(self) -> None:
@@ -171,7 +171,7 @@ class _Acceptor:
             await asyncio.sleep(0.05)
 
     async def cancel(self) -> None:
-        """End all ports, and all connections that are no session yet."""
+        """End all ports, and all connections that are not sessions yet."""
         tasks = [*self._depot.ports, *self._pending]
         for task in tasks:
             task.cancel()

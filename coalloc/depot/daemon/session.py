@@ -95,7 +95,7 @@ class DepotSession:
     async def run(self, pending: int) -> None:
         """Carry out the session until its bytes are carried by the pump, or it has failed.
 
-        :param pending: number of connections that are no session yet
+        :param pending: number of connections that are not sessions yet
         """
         try:
             async with asyncio.timeout(self._depot.settings.header_seconds):

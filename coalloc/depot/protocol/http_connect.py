@@ -44,7 +44,7 @@ class HttpConnect:
         """Process bytes from the client.
 
         :returns: bytes to send, and the opening once it is complete
-        :raises DepotFailure: if they are malformed, or ask for something else than a tunnel
+        :raises DepotFailure: if they are malformed, or ask for anything but a tunnel
         """
         self._data += data
         head, end, rest = self._data.partition(b"\r\n\r\n")

@@ -345,7 +345,7 @@ def _json(raw: bytes, kind: type[Field]) -> Field:
 
 def _typed(fields: Mapping[str, Any], name: str, kind: type[Field]) -> Field:
     value = fields.get(name)
-    if type(value) is not kind:  # a bool is no int here
+    if type(value) is not kind:  # a bool does not count as an int
         raise ValueError(f"{name} is not {KINDS[kind]}")
     return value
 

@@ -26,7 +26,7 @@ DISK = (
     (r"no space|disk full|quota|insufficient (disk|storage)", NoSpace, "make room there, or ask for more"),
     (r"name too long", Unsupported, "choose a shorter name"),
     (r"not empty", NotEmpty, "delete its content first"),
-    (r"is a directory|IS_A_DIRECTORY", IsDirectory, "give a file in it"),
+    (r"is a directory|IS_A_DIRECTORY", IsDirectory, "give the path of a file in it"),
     (r"not a directory|NOT_A_DIRECTORY", NotDirectory, "check the path"),
     (r"(file|already) exists|PATH_EXISTS", AlreadyThere, "choose another name, or delete the existing one"),
 )

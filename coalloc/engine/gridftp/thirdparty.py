@@ -192,7 +192,7 @@ class ThirdParty:
             return
         if self._loop.time() - self._moved > self._stall_seconds:
             ends = f"{self.source.control.where} to {self.sink.control.where}"
-            self.fail(Stalled(f"nothing has moved from {ends} for {self._stall_seconds:g} s", "try again later"), True)
+            self.fail(Stalled(f"no data moved from {ends} for {self._stall_seconds:g} s", "try again later"), True)
         else:
             self._look = self._loop.call_later(self._stall_seconds / LOOKS, self._look_now)
 

@@ -93,7 +93,7 @@ class HTTPExchange:
 
     @property
     def secure(self) -> bool:
-        """Return whether the last response and all redirects to it came by https."""
+        """Return whether the last response and all redirects to it came over https."""
         return all(each.scheme == "https" for each in self._chain)
 
     def refusal(self, answer: Answer) -> SourceError:
@@ -117,7 +117,7 @@ class HTTPExchange:
             await answer.aclose()
 
     def detach(self, answer: Answer) -> PlainAnswer | None:
-        """Give up a response and its connection, for another exchange; None if it came by httpx or cannot be kept."""
+        """Give up a response and its connection, for another exchange; None if it came over httpx or cannot be kept."""
         if isinstance(answer, PlainAnswer) and answer.keeps and self._plain and self._plain.detach():
             return answer
         return None

@@ -56,7 +56,7 @@ class DocumentPart:
         found = dict(self.items(", ".join(f"{key}: ..." for key in known[:2])))
         for key, part in found.items():
             if key not in known:
-                raise part.wrong("this key is unknown", f"use {', '.join(known)}")
+                raise part.wrong("unknown key", f"use {', '.join(known)}")
         return {key: part for key, part in found.items() if part.value is not None}
 
     def elements(self, like: str) -> list["DocumentPart"]:

@@ -61,8 +61,8 @@ def delegation_needed(host: str, where: str, reply: Reply) -> SourceError:
     return DelegationNeeded(
         f"{where}: no agreement on data connections: the server says {reply.code} {reply.text}; "
         "it may insist on a proxy with which it can act as you",
-        f"use another replica, or if you trust {host} to read and write files as you for an hour, --delegate {host} "
-        "(for a broker's workers, an admin sets delegate of the endpoint)",
+        f"use another replica, or if you trust {host} to read and write files as you for an hour, "
+        f"use --delegate {host} (for a broker's workers, an admin sets delegate of the endpoint)",
     )
 
 

@@ -9,8 +9,8 @@ commands together.
 
 Data connections have no exchange (DCAU N) unless the server requires one: then both ends show their own certificates
 (DCAU S). If the server refuses that, too, and the user allowed its host, coget delegates a proxy, which the server
-shows on data connections (DCAU A). `context` does the exchange, `credential` finds the files, `trust` checks the server's
-certificate for revocation and signing policy, and `failures` converts refusals to errors.
+shows on data connections (DCAU A). `context` does the exchange, `credential` finds the files, `trust` checks the
+server's certificate for revocation and signing policy, and `failures` converts refusals to errors.
 """
 
 import asyncio
