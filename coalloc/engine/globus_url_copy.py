@@ -197,7 +197,7 @@ class URLCopySource(Source):
         program = shutil.which(TOOL)
         if program is None:
             raise Unsupported(
-                f"{self._shown} needs {TOOL}, which is not installed", "apt-get install globus-gass-copy-progs"
+                f"{self._shown} needs {TOOL}, which is not installed", "run: apt-get install globus-gass-copy-progs"
             )
         url = await self._allowed()
         with tempfile.NamedTemporaryFile(prefix="coget-") as proxy:

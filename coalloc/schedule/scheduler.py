@@ -37,7 +37,7 @@ class IllegalEventError(Exception):
 
 
 class Scheduler:
-    """Decides which source fetches which bytes, from the start of a transfer to its last byte.
+    """The state machine that decides which source fetches which bytes, from a transfer's start to its last byte.
 
     :param size: bytes in the file
     :param estimates: forecast of each source, in the order of the replicas

@@ -52,7 +52,7 @@ WORDS = {
 
 
 class Dialer(Protocol):
-    """Makes TCP connections for engines."""
+    """A maker of TCP connections for engines."""
 
     async def dial(self, host: str, port: int, seconds: float, first: bytes = b"") -> socket.socket:
         """Return a connected, non-blocking socket with TCP_NODELAY set.

@@ -1,4 +1,4 @@
-"""The interface that moves the bytes of a simulation: a fluid, or an external packet simulator."""
+"""The interface for moving the bytes of a simulation, by a fluid or an external packet simulator."""
 
 from typing import Protocol
 

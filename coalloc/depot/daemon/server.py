@@ -125,7 +125,7 @@ async def _sweep(depot: Depot) -> None:
 
 
 class _Acceptor:
-    """Accepts connections, and starts a session for each."""
+    """A loop that accepts connections, and starts a session for each."""
 
     def __init__(self, depot: Depot, listener: socket.socket) -> None:
         self._depot = depot

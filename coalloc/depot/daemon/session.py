@@ -267,7 +267,7 @@ class DepotSession:
     def _own_header(self, chosen: NextHop, to: HostPort, header: SessionHeader | None) -> SessionHeader:
         """Return the header for a next hop that this depot has chosen.
 
-        :raises DepotFailure: if the session has been here before
+        :raises DepotFailure: if the session has already passed this depot
         """
         name = self._depot.settings.name
         visited = header.request.visited if header else ()

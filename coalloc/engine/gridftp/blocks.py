@@ -77,7 +77,7 @@ class BlockReader:
 
     def _begin(self, descriptor: int, count: int, offset: int) -> list[Block | EndOfData | EndOfFile]:
         if descriptor & self.ERROR:
-            raise ServerSays("the server marked a block as suspect", "try again, or without --streams")
+            raise ServerSays("the server marked a block as suspect", "try again, or leave out --streams")
         self._blocks += 1
         if self._blocks > self.SPARE_BLOCKS + self._bytes // self.LEAST_BLOCK:
             raise LimitExceeded(

@@ -166,9 +166,9 @@ class DataConnections:
         )
 
     async def allowed_hosts(self) -> set[IPv4Address | IPv6Address]:
-        """Return the addresses that may send data: of the URL's host, and of the data hosts of user and server record.
+        """Return the addresses that may send data: those of the URL's host and of the permitted data hosts.
 
-        Of the URL's host, addresses that are more internal than that of the server that answered are left out.
+        Addresses of the URL's host that are more internal than that of the server that answered are left out.
         """
         dialer, most = self._options.dialer, class_of(self._control.peer)
         own = await dialer.addresses(self._address.host)

@@ -228,7 +228,7 @@ class ThirdParty:
 
     def close(self) -> None:
         """Close both sessions, and end all transfers under way; may be called twice."""
-        self.fail(ConnectionLost("the copy was ended", "connect again"))
+        self.fail(ConnectionLost("the copy was stopped", "connect again"))
 
 
 async def open_third_party(
