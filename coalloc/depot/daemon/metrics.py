@@ -33,9 +33,7 @@ class Metrics:
             *_lines("coget_depot_ports", "gauge", "Open ports.", {"": ports}),
             *_lines("coget_depot_start_time_seconds", "gauge", "Time of the start.", {"": round(self._started, 3)}),
             *_lines("coget_depot_ended_total", "counter", "Sessions that ended.", self.ended, "end"),
-            *_lines(
-                "coget_depot_refused_total", "counter", "Refused or failed requests.", self.refused, "reason"
-            ),
+            *_lines("coget_depot_refused_total", "counter", "Refused or failed requests.", self.refused, "reason"),
             *_lines("coget_depot_bytes_total", "counter", "Bytes carried in ended sessions.", self.moved, "direction"),
         ]
         return "\n".join([*lines, ""])

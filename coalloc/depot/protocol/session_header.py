@@ -68,7 +68,13 @@ LONGEST_MESSAGE = 500
 LARGEST = 1e15
 SESSION = re.compile(r"[0-9a-f]{32}")
 CONGESTION = re.compile(r"[0-9a-z_-]{0,15}")
-KINDS: Mapping[type, str] = {dict: "an object", int: "a whole number", list: "a list", str: "a string"}
+KINDS: Mapping[type, str] = {
+    bool: "a boolean",
+    dict: "an object",
+    int: "a whole number",
+    list: "a list",
+    str: "a string",
+}
 """Names of JSON types in messages."""
 
 Field = TypeVar("Field")

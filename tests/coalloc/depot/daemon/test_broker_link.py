@@ -159,7 +159,7 @@ def test_an_earlier_table_stays_in_force_until_it_expires(web, run, liar):
     liar.tell("depot-a", table=[entry(second.place, "depot-b")], seconds=3)
     wait_until(lambda: ask(first, web) == CONTENT and first.lines[-1]["next"] == str(second.place))
     liar.answers["depot-a"] = b"no JSON"
-    wait_until(lambda: "not refreshed" in first.errors.read_text())
+    wait_until(lambda: "failed to refresh" in first.errors.read_text())
     assert ask(first, web) == CONTENT
     wait_until(lambda: ask(first, web) == CONTENT and first.lines[-1]["next"] == str(place(web)))
 
