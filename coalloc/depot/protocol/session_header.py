@@ -346,7 +346,7 @@ def _json(raw: bytes, kind: type[Field]) -> Field:
     try:
         return _typed({"the message": json.loads(raw)}, "the message", kind)
     except (ValueError, RecursionError):
-        raise DepotFailure("malformed", f"the message is not {KINDS[kind]}") from None
+        raise DepotFailure("malformed", f"the message is not {KINDS[kind]} in JSON") from None
 
 
 def _typed(fields: Mapping[str, Any], name: str, kind: type[Field]) -> Field:
