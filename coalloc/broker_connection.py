@@ -183,4 +183,4 @@ class BrokerConnection:
         """Return the exception for a malformed answer."""
         reason = f"{type(error).__name__}: {error}"[:200]
         remedy = self._remedy.replace("try again", "check the broker's address")
-        return NothingToFetchFrom(f"{self.access.url} does not answer as a broker does ({reason})", remedy)
+        return NothingToFetchFrom(f"{self.access.url} does not answer like a broker ({reason})", remedy)

@@ -81,7 +81,7 @@ def some_access(named: str | None) -> BrokerAccess:
     """
     known = access(named)
     if known is None:
-        raise UsageError("no broker is configured", "name one with --broker, or set COGET_BROKER")
+        raise UsageError("no broker is configured", "give one with --broker, or set COGET_BROKER")
     return known
 
 
@@ -97,13 +97,13 @@ def own_policy() -> AddressPolicy:
         return AddressPolicy(networks=parse_networks(named if isinstance(named, list) else [named]))
     except ValueError as error:
         raise UsageError(
-            f"networks in config.toml is invalid: {error}",
+            f"invalid `networks` in config.toml: {error}",
             'write networks = ["10.1.0.0/16"]; link-local ones are never allowed',
         ) from None
 
 
 def own_routes() -> tuple[str, ...]:
-    """Return the routes over depots that this user always takes: `via` in config.toml, a text or a list.
+    """Return the routes over depots that this user always takes: `via` in config.toml, a string or a list.
 
     :raises UsageError: for an unreadable file, or another value
     """
@@ -111,7 +111,7 @@ def own_routes() -> tuple[str, ...]:
 
 
 def own_depots() -> tuple[str, ...]:
-    """Return the depots among which automatic routes choose: `depots` in config.toml, a text or a list.
+    """Return the depots among which automatic routes choose: `depots` in config.toml, a string or a list.
 
     :raises UsageError: for an unreadable file, or another value
     """
@@ -122,7 +122,7 @@ def _list(name: str, remedy: str) -> tuple[str, ...]:
     named = _table("config.toml").get(name, [])
     texts = named if isinstance(named, list) else [named]
     if not all(isinstance(text, str) for text in texts):
-        raise UsageError(f"{name} in config.toml is invalid", remedy)
+        raise UsageError(f"`{name}` in config.toml must be a string or a list of strings", remedy)
     return tuple(texts)
 
 
@@ -133,7 +133,7 @@ def depot_tickets() -> Mapping[str, tuple[str, bytes]]:
     """
     named = _table("tokens.toml", secret=True).get("depots", {})
     if not isinstance(named, dict):
-        raise UsageError("depots in tokens.toml is invalid", DEPOTS_FORM)
+        raise UsageError("`depots` in tokens.toml must be a table", DEPOTS_FORM)
     return {depot: _depot_ticket(depot, fields) for depot, fields in named.items()}
 
 
@@ -141,7 +141,7 @@ def _depot_ticket(depot: str, fields: Any) -> tuple[str, bytes]:
     try:
         return str(fields["ticket"]), bytes.fromhex(fields["key"])
     except (TypeError, KeyError, ValueError):
-        raise UsageError(f'[depots."{depot}"] in tokens.toml is invalid', DEPOTS_FORM) from None
+        raise UsageError(f'invalid [depots."{depot}"] in tokens.toml', DEPOTS_FORM) from None
 
 
 def _host(url: str) -> str:
@@ -165,14 +165,14 @@ def _token(host: str, usual: str | None) -> str | None:
 
 
 def _texts(name: str, secret: bool = False) -> Mapping[str, str]:
-    """Return all text values of a file.
+    """Return all strings of a file.
 
-    :raises UsageError: when a value other than those of `OTHERS` is not text
+    :raises UsageError: when a value other than those of `OTHERS` is not a string
     """
     table = {key: value for key, value in _table(name, secret).items() if key not in OTHERS}
     for key, value in table.items():
         if not isinstance(value, str):
-            raise UsageError(f"{key} in {name} is not text", f'write {key} = "..."')
+            raise UsageError(f"`{key}` in {name} must be a string", f'write {key} = "..."')
     return table
 
 
@@ -188,7 +188,7 @@ def _table(name: str, secret: bool = False) -> Mapping[str, Any]:
     except FileNotFoundError:
         return {}
     except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}", "make it readable for you") from None
+        raise UsageError(f"cannot read {path}: {error.strerror}", "make it readable for you") from None
     except ValueError as error:  # invalid TOML, or its encoding
         example = '"broker.example" = "TOKEN"' if secret else 'broker = "https://broker.example"'
         raise UsageError(f"{path} is not TOML: {error}", f"write lines like {example}") from None

@@ -8,7 +8,7 @@
     ├── TransferFailed         5  every source was tried and failed
     ├── SinkError              6  the local disk: full, unwritable, failing
     │   └── DiskFull              no space on it, or in the user's quota
-    ├── NotAllowed             7  every source refused us
+    ├── NotAllowed             7  every source refused access
     ├── TargetExists           7  an existing file is not to be replaced
     ├── TargetInUse            8  another coget writes this target
     ├── DeadlineRefused        9  a deadline cannot be kept with the wanted probability
@@ -254,7 +254,7 @@ class NoFreeConnection(SourceError):
 
     def __init__(self, server: str, most: int, until_free: Callable[[], Awaitable[None]]) -> None:
         super().__init__(
-            f"waiting for a free connection to {server}: transfers of this machine have all {most}",
+            f"waiting for a free connection to {server}: transfers of this machine use all {most}",
             "wait for them, or set COGET_CONNECTIONS to allow more",
         )
         self.until_free = until_free

@@ -141,7 +141,7 @@ class SelectionSeries(Experience):
 
 
 class Selected(Forecaster):
-    """The member of the bank with the least error so far, selected anew for each forecast.
+    """The member of the bank with the least error so far, selected again for each forecast.
 
     :param members: candidates; a single one is used as it is
     :param window: number of newest errors to use, 0 for all

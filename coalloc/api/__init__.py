@@ -176,11 +176,11 @@ async def collect(
 ) -> "CollectReport":
     """Collect many files from GridFTP servers to one place, over relays where the method chooses them.
 
-    A file appears at its destination only when it is complete and compared with its origin; an existing file is not
-    replaced, unless `wanted` says so. Cancelling stops cleanly, and leaves nothing at relays. After an error or a
-    cancellation, `results` has the report so far.
+    A file appears at its destination only when it is complete and, where checksums are available, compared with its
+    origin. An existing file is not replaced, unless `wanted` says so. Cancelling removes temporary files from relays;
+    `left` in the report lists those that remain. After an error or a cancellation, `results` has the report so far.
 
-    :param watch: receives views during the collection
+    :param watch: receives views during the collect job
     :param network: hosts that take part in addition to the named servers, and the links between them; missing values
         are taken from measurements. The host without a server is this machine. Without a network, every host is assumed
         to reach every other one, and missing measurements are guessed
@@ -207,7 +207,7 @@ def metalink_document(files: "Sequence[ReplicaSet]", published: "datetime") -> s
 
 
 def http_client(url: str, policy: "AddressPolicy", seconds: float) -> "httpx.AsyncClient":
-    """Return a client for the server of a URL; it connects only to addresses that the policy allows; no redirects."""
+    """Return a client for the server of a URL; it connects only to allowed addresses, and follows no redirects."""
     from coalloc.engine.http.transport import client
     from coalloc.util.dialer import DirectDialer
 

@@ -1,4 +1,4 @@
-"""Plans, and datasets of a broker: all that asks servers about files and moves nothing."""
+"""Plans, and datasets of a broker: queries that move no data."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -20,7 +20,7 @@ __all__ = ["datasets", "metalink", "plan", "planned", "register", "register_dire
 
 
 async def plan(request: Request) -> list[Plan]:
-    """Return the plan of each file's transfer. Asks the servers for sizes, moves nothing."""
+    """Return the plan of each file's transfer; only ask the servers for sizes."""
     made = request.dialers or dialers(request.own, request.via, request.broker)
     request = request._replace(dialers=made)
     files = await named_files(request, broker_of(request))
@@ -41,7 +41,7 @@ async def metalink(request: Request) -> str:
 
 
 def planned(file: ReplicaSet, estimates: Sequence[Estimate], strategy: Strategy = "adaptive") -> Plan:
-    """Return the plan for a file of known size, assuming that all its servers answer; asks none of them.
+    """Return the plan for a file of known size without asking its servers; assume that all of them answer.
 
     :param estimates: forecast of each replica, in their order
     """
@@ -67,7 +67,7 @@ async def datasets(names: Sequence[str], broker: str | None = None) -> list[Foun
 
 
 async def register(name: str, urls: Sequence[str], broker: str | None = None) -> tuple[ReplicaSet, int]:
-    """Register replicas of a dataset at a broker; return the registered file and the number of new replicas.
+    """Register replicas of a dataset with a broker; return the registered file and the number of new replicas.
 
     The servers are asked for the size, and for a checksum on which all agree. Raises the errors of `plan`, and a
     UsageError if no broker is known.
@@ -82,8 +82,11 @@ async def register(name: str, urls: Sequence[str], broker: str | None = None) ->
 
 
 async def register_directory(name: str, url: str, broker: str | None = None) -> Registered:
-    """Register every file below a directory of a GridFTP server at a broker, with names below `name`.
+    """Register with a broker every file below a GridFTP server's directory; dataset names begin with `name`.
 
-    The server computes checksums where it can. Raises SourceErrors, and a UsageError if no broker is known.
+    The server computes checksums where it can.
+
+    :raises SourceError: when a directory cannot be listed or a file cannot be read
+    :raises UsageError: when no broker is known, or there are no files
     """
     return await register_below(Broker(some_access(broker)), name, url, partial(storage, url))

@@ -45,8 +45,8 @@ async def download(
 
     `expected` are forecasts for replicas, by URL, which replace those of this user's history. A replica in `limits`, by
     URL, is asked for a piece only after the piece is admitted; for a whole file, which is all that some servers send,
-    only after all pieces are. `confirm` is awaited when a file is complete, before it gets its name; if it raises, the
-    file does not get the name.
+    only after all pieces are admitted. `confirm` is awaited when a file is complete, before it gets its name; if it
+    raises, the file does not get the name.
 
     Raises a CoallocError. Cancelling stops cleanly and leaves a state that the next call resumes. After an error or a
     cancellation, `results` has the reports of the finished files and of the interrupted one.

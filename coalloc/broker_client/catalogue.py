@@ -37,7 +37,7 @@ class Broker:
 
     def __init__(self, access: BrokerAccess) -> None:
         self.access = access
-        self._broker = BrokerConnection(access, "try again, or name replica URLs")
+        self._broker = BrokerConnection(access, "try again, or give replica URLs")
 
     async def resolve(self, names: Sequence[str]) -> list[FoundReplicas]:
         """Return the replicas of these datasets, the best replica of each first.
@@ -64,10 +64,11 @@ class Broker:
     def _found(self, line: Mapping[str, Any]) -> FoundReplicas:
         name = str(line["name"])
         if line["error"]:
-            raise NothingToFetchFrom(f"{self.access.url}: {line['error']['message']}", "see coget search")
+            raise NothingToFetchFrom(f"{self.access.url}: {line['error']['message']}", "find it with coget search")
         if not line["replicas"]:
             raise NothingToFetchFrom(
-                f"{self.access.url} has no available replica of {name}", f"see coget datasets {name}"
+                f"{self.access.url} has no available replica of {name}",
+                f"check them with coget datasets {name}",
             )
         best = sorted(line["replicas"], key=lambda each: whole(each["rank"]))[:MOST_REPLICAS]
         origin = Origin("server", self._broker.address)
@@ -190,5 +191,5 @@ def _estimate(forecast: Mapping[str, Any]) -> Estimate:
         return Estimate(setup, reason=reason)
     low, middle, high = (number(rate[name]) for name in ("p10", "p50", "p90"))
     if not 1e-3 <= low <= middle <= high <= 1e15:
-        raise ValueError(f"the forecast rates p10 {low}, p50 {middle}, p90 {high} are impossible")
+        raise ValueError(f"impossible forecast rates: p10 {low}, p50 {middle}, p90 {high}")
     return Estimate(setup, middle, reason, (low, high))

@@ -32,7 +32,7 @@ def data_routes(
 ) -> DataRoutes | None:
     """Return routes for data that one server sends to another; None if all are direct.
 
-    A depot without a ticket of this user is asked for at the broker.
+    If this user has no ticket for a depot, the broker is asked for one.
 
     :param texts: DEPOT, HOST=DEPOT, none or HOST=none; HOST is the receiving server
     :param broker: the broker that knows depots, and gives tickets; None for the user's usual one
@@ -56,7 +56,7 @@ def _own_tickets() -> dict[HostPort, DepotTicket]:
     try:
         return tickets_of(depot_tickets())
     except ValueError as error:
-        raise UsageError(f"depots in tokens.toml is invalid: {error}", DEPOTS_FORM) from None
+        raise UsageError(f"invalid `depots` in tokens.toml: {error}", DEPOTS_FORM) from None
 
 
 def _parsed(texts: Sequence[str], tickets: Mapping[HostPort, DepotTicket]) -> DepotRoutes:

@@ -92,9 +92,9 @@ class DepotDirectory:
 
 
 def _name(depot: HostPort, known: Mapping[str, tuple[str, HostPort]]) -> str | None:
-    """Return the name of a depot, which the user has named by it or by its address; None if it is unknown.
+    """Return the name of a depot that the user has named by this name or by its address; None if it is unknown.
 
-    A name with a dot is a host's: a broker cannot lead the user to another one by a depot of that name.
+    A name with a dot is always a host's, so that a broker cannot lead the user to a depot with the name of a host.
     """
     if depot.host in known and "." not in depot.host:
         return known[depot.host][0]

@@ -59,7 +59,7 @@ def remember(path: Path) -> Remembered:
     """
     history = TransferHistory.open()
     if history.path is None:
-        raise UsageError("COGET_HISTORY is off: there is no history to import into", "unset it, or name a file")
+        raise UsageError("COGET_HISTORY is off: there is no history to import into", "unset it, or set it to a file")
     log = read_log(path)
     found = _keep(history, log.kind, len(log.observations), log.observations)
     return found._replace(refused=log.refused, changed=log.changed)

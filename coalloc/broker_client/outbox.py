@@ -80,7 +80,7 @@ async def send_results(
     decided: Sequence[Document] = (),
     routes: Sequence[MeasuredRoute] = (),
 ) -> None:
-    """Send these results and earlier unsent reports to the broker. A failure raises nothing; it waits at most a second.
+    """Send these results and earlier unsent reports to the broker, in at most a second. Failures raise no error.
 
     Unsent reports are stored for next time, unless the user keeps no history.
     """
@@ -158,7 +158,7 @@ def _waiting(folder: Path, broker: Broker) -> list[PendingReport]:
         except FileNotFoundError:  # another coget process has sent it
             continue
         except (ValueError, KeyError, TypeError) as error:
-            log.warning("removed a useless report to the broker: %s: %s", path, error)
+            log.warning("removed an unusable report for the broker: %s: %s", path, error)
             path.unlink(missing_ok=True)
     return found
 
@@ -171,7 +171,7 @@ def _keep(folder: Path, broker: Broker, report: PendingReport) -> PendingReport:
         path = folder / f"{time.time():017.3f}-{uuid4().hex}{SUFFIX}"
         temporary = path.with_suffix(".new")
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        with os.fdopen(os.open(temporary, flags, 0o600), "w") as file:  # error texts and URLs can contain keys
+        with os.fdopen(os.open(temporary, flags, 0o600), "w") as file:  # error messages and URLs can contain keys
             content = {"observations": report.observations, "bad": report.bad, "decided": report.decided}
             content["routes"] = report.routes
             json.dump({"broker": broker.access.url, **content}, file)
@@ -179,7 +179,7 @@ def _keep(folder: Path, broker: Broker, report: PendingReport) -> PendingReport:
             os.fsync(file.fileno())
         temporary.rename(path)
     except OSError as error:
-        log.info("failed to store the report to the broker: %s", error)
+        log.info("failed to store the report for the broker: %s", error)
         return report
     return report._replace(path=path)
 
@@ -232,5 +232,5 @@ def _route(measured: MeasuredRoute) -> Document:
 
 
 def _is_plain(host: str) -> bool:
-    """Return whether a broker takes this host: no name in Unicode, and no address with a zone."""
+    """Return whether a broker accepts this host: no name in Unicode, and no address with a zone."""
     return host.isascii() and "%" not in host

@@ -98,7 +98,7 @@ def _catalogued(word: str, known: Sequence[CollectionEntry]) -> CollectionPath:
         if each.kind == "catalogue":
             return CollectionPath(each, "/" + word.replace(":", "/", 1))
     raise UsageError(
-        f"{word} looks like a dataset, but no collection of yours at this broker is the catalogue",
+        f"{word} looks like a dataset, but you may use no collection of kind catalogue on this broker",
         "ask its admin for a collection of kind catalogue, or write COLLECTION:/path",
     )
 

@@ -46,7 +46,7 @@ class PlannedFile(NamedTuple):
 
 
 class BrokerTasks:
-    """The user's tasks at one broker."""
+    """The user's tasks on one broker."""
 
     def __init__(self, access: BrokerAccess) -> None:
         self._broker = BrokerConnection(access, "try again")
@@ -97,14 +97,14 @@ class BrokerTasks:
         return self._viewed(await self._broker.ask("GET", _path(number)))
 
     async def full(self, beginning: str) -> str:
-        """Return the id of the user's task that begins with this. :raises UsageError: when no or several ids do"""
+        """Return the full id of a task from its beginning. :raises UsageError: when none or several match"""
         if len(beginning) >= len(UNKNOWN):
             return beginning
         found = [task.id for task in await self.listed(get_args(TaskStatus), PAGE) if task.id.startswith(beginning)]
         if len(found) == 1:
             return found[0]
-        many = "several ids of your tasks begin" if found else "no id of your tasks begins"
-        raise UsageError(f"{many} with {beginning}", "see coget tasks --all, or give the whole id")
+        many = "several of your tasks have ids that begin" if found else "none of your tasks has an id that begins"
+        raise UsageError(f"{many} with {beginning}", "list the ids with coget tasks --all, or give the whole id")
 
     async def planned(self, number: str) -> AsyncGenerator[list[PlannedFile], None]:
         """Yield the pages of a dry run's plan. :raises BrokerRefuses: when the user has no such dry run"""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["datasets", "register", "search"]
 
 
-@click.command(short_help="Find datasets at a broker by the beginning of their names.")
+@click.command(short_help="Find a broker's datasets by the beginning of their names.")
 @click.argument("beginning", default="")
 @click.option(
     "--most", type=click.IntRange(min=1), default=100, show_default=True, metavar="N", help="Maximum number of rows."

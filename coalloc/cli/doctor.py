@@ -44,7 +44,7 @@ def doctor(
     from coalloc.cli.doctor_checks import checkup
 
     if via and not sources:
-        raise UsageError("--via needs a server at its end", "name a URL: coget doctor --via ROUTE URL")
+        raise UsageError("--via needs the URL of a server", "give a URL: coget doctor --via ROUTE URL")
     findings = checkup()
     routes = interrupts.run(api.check_routes(sources, via or None)) if sources else []
     checks = interrupts.run(api.check_servers(sources, engine, frozenset(delegate), via or None)) if sources else []

@@ -68,7 +68,7 @@ def _compiler() -> Iterator[Finding]:
     if available():
         yield Finding("numba", "ok", f"{_version('numba')}")
     else:
-        detail = "not installed; forecasts from thousands of transfers take some four times as long"
+        detail = "not installed; forecasts from thousands of transfers take about four times as long"
         yield Finding("numba", "limited", detail, REMEDY)
 
 
@@ -164,8 +164,8 @@ def _history() -> Iterator[Finding]:
     if os.access(nearest, os.W_OK) and nearest.is_dir() == (nearest != path):
         yield Finding("history", "ok", str(path) if path.exists() else f"{path}, not yet written")
     else:
-        remedy = f"make {nearest} writable; until then coget learns nothing from transfers"
-        yield Finding("history", "wrong", f"{path} cannot be written", remedy)
+        remedy = f"make {nearest} writable; until then coget cannot learn from transfers"
+        yield Finding("history", "wrong", f"{path} is not writable", remedy)
 
 
 def _connections() -> Iterator[Finding]:
@@ -182,7 +182,7 @@ def _connections() -> Iterator[Finding]:
         yield Finding("connections", "ok", f"at most {slots.most} to a server, counted in {slots.folder}")
     else:
         remedy = f"remove {slots.directory}, or allow access to you only; until then connections are not counted"
-        yield Finding("connections", "limited", f"{slots.directory} cannot be used", remedy)
+        yield Finding("connections", "limited", f"{slots.directory} is unusable", remedy)
 
 
 def _terminal() -> Iterator[Finding]:

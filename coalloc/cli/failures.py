@@ -55,12 +55,12 @@ def _ours(error: Exception) -> CoallocError:
             return Interrupted("interrupted")
         case click.UsageError():
             where = error.ctx.command_path if error.ctx else "coget"
-            return UsageError(error.format_message(), f"see {where} --help")
+            return UsageError(error.format_message(), f"read the options in {where} --help")
         case click.ClickException():
             return UsageError(error.format_message())
         case OSError(filename=None):  # OSErrors with a filename are converted where they occur
             return SinkError(
-                f"standard output or error cannot be written: {error.strerror or error}", "redirect it to another place"
+                f"cannot write to standard output or error: {error.strerror or error}", "redirect it to another place"
             )
     if os.environ.get("COGET_DEBUG"):
         print(redacted_text("".join(traceback.format_exception(error))), file=sys.stderr)

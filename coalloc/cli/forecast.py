@@ -75,7 +75,7 @@ def _evaluations(log: "TransferLog", every: bool) -> "list[Evaluation]":
                 say(f"{name} is left out: {why}", err=True)
     if not found:
         raise UsageError(
-            f"too little to forecast from: {len(log.observations)} transfers",
+            f"too few transfers for a forecast: {len(log.observations)}",
             "give a log with more successful transfers of at least 1 MiB",
         )
     return sorted(found, key=lambda evaluation: evaluation.points.mdape)
@@ -87,7 +87,7 @@ def _compile(log: "TransferLog") -> bool:
 
     worth = len(log.observations) >= WORTH_COMPILING
     if worth and not available():
-        say(f"this takes some four times as long without numba; run: {REMEDY}", err=True)
+        say(f"this takes about four times as long without numba; run: {REMEDY}", err=True)
     return worth and available()
 
 

@@ -115,7 +115,7 @@ def _print_reports(reports: "Sequence[TransferReport]") -> None:
 def _output(path: str | None) -> Path | None:
     """Return --output as a Path; check it as text first, as a Path loses the final slash that marks a directory."""
     if path == "":
-        raise UsageError("--output is empty", "name a file, or a directory that exists, with -o")
+        raise UsageError("--output is empty", "give a file name, or an existing directory, with -o")
     if path is not None and path.endswith("/") and not Path(path).is_dir():
         raise UsageError(f"{path} is not a directory", "create it first, or leave out the / at its end to name a file")
     return None if path is None else Path(path)

@@ -72,7 +72,7 @@ def import_(context: click.Context, logs: tuple[Path, ...], globus: bool, broker
     from coalloc import api
 
     if not (logs or globus):
-        raise UsageError("nothing to import", "name a LOG, or use --globus")
+        raise UsageError("nothing to import", "give a LOG, or use --globus")
     if broker and not globus:
         raise UsageError(
             "--broker makes no sense without --globus", "send the log to the broker: POST /broker/v1/transfers/import"

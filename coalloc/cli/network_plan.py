@@ -24,9 +24,9 @@ def load(path: Path) -> "Scenario":
     try:
         return read(path.read_text(), str(path))
     except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}", "name a YAML file") from None
+        raise UsageError(f"cannot read {path}: {error.strerror}", "give a YAML file") from None
     except UnicodeDecodeError:
-        raise UsageError(f"{path} is not a text file", "name a YAML file") from None
+        raise UsageError(f"{path} is not a text file", "give a YAML file") from None
 
 
 def plan_network(path: Path, method: str | None, picture: Path | None, broker: str | None, as_json: bool) -> None:

@@ -97,7 +97,7 @@ def _refuse_nonsense(
     by: str | None,
 ) -> None:
     if bool(network) == bool(sources):
-        raise UsageError("a plan needs either sources or a network", "name a SOURCE, or --network")
+        raise UsageError("a plan needs either sources or a network", "give a SOURCE, or --network")
     if network and metalink:
         raise UsageError("--metalink makes no sense with --network", "leave one of them out")
     if by and (network or metalink):

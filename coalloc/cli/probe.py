@@ -48,7 +48,7 @@ ALL = "all at once"
     metavar="K",
     help="Measure to K other servers from each server, chosen at random.",
 )
-@click.option("--streams", type=click.IntRange(min=1), default=1, show_default=True, help="Data connections.")
+@click.option("--streams", type=click.IntRange(min=1), default=1, show_default=True, help="Number of data connections.")
 @click.option("--blast", is_flag=True, help="Also measure all links of each server at once, in each direction.")
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Network file (YAML) to write.")
 @click.option(
@@ -166,7 +166,7 @@ def _save(path: Path, text: str) -> None:
     try:
         path.write_text(text)
     except OSError as error:
-        raise SinkError(f"{path} cannot be written: {error.strerror}", "name another file with -o") from None
+        raise SinkError(f"cannot write to {path}: {error.strerror}", "choose another file with -o") from None
 
 
 def _print_progress(measured: "MeasuredLink") -> None:

@@ -23,7 +23,7 @@ SYNC = ("exists", "size", "mtime", "checksum")
     "--sync",
     type=click.Choice(SYNC),
     metavar="LEVEL",
-    help="Skip files that exist at the destination, or have the same size, mtime or checksum there.",
+    help="Skip files that exist at the destination (exists), or have the same size, mtime or checksum there.",
 )
 @click.option(
     "--delete", is_flag=True, help="With -r: after the copy, delete files that exist only at the destination."
@@ -88,7 +88,7 @@ def _print_planned(number: str, broker: str | None, as_json: bool) -> None:
             say(f"{each.kind} {each.source} to {each.destination}")
 
     with showing(printer) as progress:
-        interrupts.run(api.watch(number, progress, broker), f"end it: coget tasks cancel {number}")
+        interrupts.run(api.watch(number, progress, broker), f"to cancel it: coget tasks cancel {number}")
     interrupts.run(api.dry_run(number, show, broker))
     if as_json:
         say_json(listed)

@@ -1,4 +1,4 @@
-"""`coget tasks`: list and cancel this user's tasks at a broker."""
+"""`coget tasks`: list and cancel this user's tasks on a broker."""
 
 import sys
 import time
@@ -21,7 +21,7 @@ SHOWN = 8
 """Characters shown of an id: enough to tell thousands of tasks apart."""
 
 
-@click.group(short_help="List or cancel your tasks at a broker.", invoke_without_command=True)
+@click.group(short_help="List or cancel your tasks on a broker.", invoke_without_command=True)
 @click.option("--all", "every", is_flag=True, help="Include finished tasks.")
 @click.option(
     "--most", type=click.IntRange(min=1), default=100, show_default=True, metavar="N", help="Maximum number of rows."
@@ -30,7 +30,7 @@ SHOWN = 8
 @options.as_json
 @click.pass_context
 def tasks(context: click.Context, every: bool, most: int, broker: str | None, as_json: bool) -> None:
-    """List your unfinished tasks at a broker, the newest first.
+    """List your unfinished tasks on a broker, the newest first.
 
     \b
     Examples:

@@ -40,7 +40,7 @@ def until_over(number: str, broker: str | None, as_json: bool) -> None:
     from coalloc import api
 
     with showing(printer) as show:
-        remedy = f"the task continues; to follow it: coget watch {number}; to end it: coget tasks cancel {number}"
+        remedy = f"the task continues; to follow it: coget watch {number}; to cancel it: coget tasks cancel {number}"
         try:
             task = interrupts.run(api.watch(number, show, broker), remedy)
         except api.TaskFailed as error:

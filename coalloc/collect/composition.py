@@ -1,4 +1,4 @@
-"""Collection of many files from GridFTP servers to one place, with relays if the method uses them. Connects parts."""
+"""Collect jobs from GridFTP servers to one place, with relays if the method uses them. Connects parts."""
 
 import asyncio
 import time
@@ -185,7 +185,7 @@ async def _named(wanted: CollectRequest) -> tuple[list[str], list[FoundReplicas]
     urls = [source for source in wanted.sources if "://" in source and not _metalink(source)]
     others = [source for source in wanted.sources if source not in urls]
     if not wanted.sources or "" in wanted.sources:
-        raise UsageError("no source was given", "name URLs of files, or of directories with a / at the end")
+        raise UsageError("no source was given", "give URLs of files, or of directories with a / at the end")
     known = access(wanted.broker)
     ask, dialer = Broker(known).resolve if known else None, DirectDialer(own_policy())
     found = [each for source in others for each in await resolve([source], _no_document, ask, (dialer,))]
@@ -203,7 +203,7 @@ async def _no_document(url: str, limit: int) -> tuple[bytes, str | None]:
 def _landing(to: str, servers: CollectServers, overwrite: bool) -> Destination:
     if "://" not in to:
         if not to or (Path(to).exists() and not Path(to).is_dir()):
-            raise UsageError(f"{to!r} is not a directory", "name a directory with --to; it is created if necessary")
+            raise UsageError(f"{to!r} is not a directory", "give a directory with --to; it is created if necessary")
         return LocalDestination(Path(to), overwrite, PartialNames.open())
     return ServerDestination(servers.add(to), _folder(to), overwrite)
 
@@ -215,7 +215,7 @@ def _folder(url: str) -> str:
 
 
 def _areas(servers: CollectServers, landing: Destination) -> dict[str, StagingArea]:
-    """Return the staging area of this collection at each server except the destination."""
+    """Return the staging area of this collect job at each server except the destination."""
     run = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
     return {
         label: StagingArea(servers.by_label[label], folder, run)
@@ -225,13 +225,13 @@ def _areas(servers: CollectServers, landing: Destination) -> dict[str, StagingAr
 
 
 async def _remember(report: CollectReport, began: float, broker: str | None, error: str | None = None) -> None:
-    """Add the collection to this user's history, and report it to the broker."""
+    """Add the collect job to this user's history, and report it to the broker."""
     transfers, measured = _transfers(report, began), _measured(report, began)
     TransferHistory.open().add(transfers)
     Pairs.open().add(measured)
     if known := access(broker):
         hops = collected(report, error, began, uuid4().hex, known.site or "")
-        with suppress(asyncio.CancelledError):  # an interrupt must not hide the finished collection
+        with suppress(asyncio.CancelledError):  # an interrupt must not hide the finished job
             await send_results(Broker(known), transfers, measured=measured, decided=[hops] if hops else [])
 
 

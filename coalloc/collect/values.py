@@ -1,4 +1,4 @@
-"""A collection of many files from many hosts to one place: the request, the views and the report. No behaviour.
+"""A collect job, many files from many hosts to one place: its request, views and report. No behaviour.
 
 Sizes are bytes, rates bytes per second, times seconds from the beginning. Hosts are named as in a network: servers by
 scheme, host and port, this machine as `HERE`.
@@ -29,7 +29,7 @@ HERE = "here"
 
 
 class CollectRequest(NamedTuple):
-    """A request for a collection.
+    """A request for a collect job.
 
     `sources` are URLs of files at GridFTP servers, or of directories if they end with a slash, Metalinks, or names of
     datasets that the broker knows. `to` is a directory of this machine, or the URL of one at a server; it is made if
@@ -105,7 +105,7 @@ class LeftBehind(NamedTuple):
 
 
 class CollectReport(NamedTuple):
-    """The results of a collection. `seconds` is its makespan.
+    """The results of a collect job. `seconds` is its makespan.
 
     `planned_seconds` and `direct_seconds` are the planned makespans, with relays and without; None if no links were
     known.
@@ -145,7 +145,7 @@ class PairView(NamedTuple):
 
 
 class CollectView(NamedTuple):
-    """The current state of a collection."""
+    """The current state of a collect job."""
 
     name: str
     phase: CollectionPhase

@@ -35,7 +35,7 @@ class BestDepotDialer(DirectDialer):
     """A dialer that connects over the best depot, for servers whose route is automatic.
 
     :param policy: policy that the servers' addresses must satisfy
-    :param fixed: dialer for other servers; its routes have the depots, and its times are the expected ones
+    :param fixed: dialer for servers whose route is not automatic; its `routes` and `times` are also used here
     :param listed: returns further depots; None if there are none
     """
 
@@ -101,8 +101,8 @@ class BestDepotDialer(DirectDialer):
             self._best.pop(name, None)
             self._failed.update(((name, str(route)), time.monotonic() + AGAIN) for route in routes)
         raise Unreachable(
-            f"{host}:{port} cannot be reached over a depot: {last or 'no depot is known'}",
-            "name depots in config.toml, and check them with coget doctor --via",
+            f"cannot reach {host}:{port} over a depot: {last or 'no depot is known'}",
+            "add depots to config.toml, and check them with coget doctor --via",
         )
 
     def _relayed(

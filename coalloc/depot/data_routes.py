@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 OPEN_SECONDS = 5.0
 """Seconds for a depot to open a port, before the servers connect to each other directly."""
 LONGEST = 8192
-"""Bytes to read of what a depot has said; two answers are shorter."""
+"""Bytes to read of a depot's answers; two answers are shorter."""
 
 
 class DepotPort(NamedTuple):
@@ -53,7 +53,7 @@ class DepotPort(NamedTuple):
         return False
 
     def trouble(self) -> str:
-        """Return what the depot has said about connections that it could not relay; empty if it has said nothing."""
+        """Return the depot's message about connections that it could not relay; empty if there is none."""
         try:
             data = self.session.recv(LONGEST)
             answer = Answer.decode(data) if data and not Answer.missing(data) else None
@@ -72,7 +72,7 @@ class DepotPort(NamedTuple):
 class DataRoutes:
     """The routes of data connections to servers.
 
-    :param routes: routes by the host of the server that is connected
+    :param routes: routes by the host of the server to connect to
     :param completion: completes routes; None to use them as they are
     :raises ValueError: for a route other than one depot, or none
     """
@@ -106,7 +106,7 @@ class DataRoutes:
         self._avoided[host] = asyncio.get_running_loop().time() + AGAIN, why
 
     async def port(self, host: str, to: HostPort, peer: str, connections: int) -> DepotPort | None:
-        """Open a port at the depot on the route to a server; return None if it has to be connected directly.
+        """Open a port at the depot on the route to a server; return None if servers must connect to it directly.
 
         :param host: the server's name
         :param to: numeric address and port at which the server listens

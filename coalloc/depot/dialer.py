@@ -36,7 +36,7 @@ class RouteTimes:
     """The expected seconds of a small file from each host over each route.
 
     :param known: times by host and route, from this user's history
-    :param ask: asks for those of other hosts; None if there is nobody to ask
+    :param ask: asks for those of other hosts; None if they are not available
     """
 
     def __init__(self, known: Mapping[str, Mapping[str, float]], ask: AskTimes | None = None) -> None:
@@ -59,7 +59,7 @@ class RouteTimes:
                 for host, times in (await self._ask(unknown)).items():
                     self._known[host] = {**times, **self.to(host)}
         except TimeoutError:
-            log.info("the expected times of routes did not come in time")
+            log.info("the expected times of routes did not arrive in time")
         except CoallocError as error:
             log.info("no expected times of routes: %s", error.message)
 
@@ -83,14 +83,14 @@ class DepotRoutes(NamedTuple):
     def parse(
         cls, texts: Sequence[str], tickets: Mapping[HostPort, DepotTicket], depots: Sequence[str] = ()
     ) -> "DepotRoutes":
-        """Return the routes in texts of the forms ROUTE and HOST=ROUTE; later ones replace earlier ones.
+        """Return the routes in strings of the forms ROUTE and HOST=ROUTE; later ones replace earlier ones.
 
         :param depots: depots among which automatic routes choose
 
         >>> DepotRoutes.parse(["depot-a.example", "ftp.example=none"], {}).to("ftp.example").depots
         ()
 
-        :raises ValueError: for another form
+        :raises ValueError: for any other form
         """
         usual, by_host = DIRECT, {}
         for text in texts:
@@ -116,9 +116,12 @@ class RelayedDialer(DirectDialer):
     """A dialer that connects over depots.
 
     The depots get the numeric address of the server, which this machine has looked up and checked. If a route fails, or
-    takes long, the server is connected directly, and a warning is logged.
+    has not connected after `HEAD_START` seconds, the dialer also connects directly, and keeps the first connection. If
+    that is the direct one, it logs a warning, and avoids the route for `AGAIN` seconds. It does not connect directly if
+    the server itself has refused the connection.
 
     :param policy: policy that the servers' addresses must satisfy; depots that the user names may have any address
+    :param routes: route to each host
     :param completion: completes routes; None to use them as they are
     :param times: expected times of small files
     """

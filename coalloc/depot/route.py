@@ -35,7 +35,7 @@ class DepotRoute(NamedTuple):
     :param loose: whether the last depot may choose further depots
     :param buffer: bytes to buffer at each depot, for each direction
     :param congestion: congestion control of the depots' connections; "" for their default
-    :param tickets: tickets by depot; without one, a depot is used without ticket
+    :param tickets: tickets by depot; a depot that is not listed gets none
     """
 
     depots: tuple[HostPort, ...] = ()
@@ -63,7 +63,7 @@ class DepotRoute(NamedTuple):
         depots = tuple(map(depot_of, names[:-1] if loose else names))
         repeated, words = len(set(depots)) < len(depots), {DIRECTLY, CHOSEN}.intersection(names)
         if (loose and not depots) or words or repeated or len(depots) > MOST_HOPS:
-            raise ValueError(f"{text!r} is not a route: name up to {MOST_HOPS} different depots")
+            raise ValueError(f"{text!r} is not a route: give up to {MOST_HOPS} different depots")
         return cls(depots, loose, tickets=tickets or {})
 
     def header(self, to: HostPort, now: float, port: PortRequest | None = None) -> SessionHeader:
@@ -86,7 +86,7 @@ DIRECT = DepotRoute()
 
 
 def tickets_of(known: Mapping[str, tuple[str, bytes]]) -> dict[HostPort, DepotTicket]:
-    """Return tickets by depot, from texts and keys by HOST or HOST:PORT.
+    """Return tickets by depot, from their texts and keys by HOST or HOST:PORT.
 
     :raises ValueError: for an invalid name of a depot
     """

@@ -26,7 +26,7 @@ SIGNATURE_BYTES = 16
 class Ticket(NamedTuple):
     """A permission to use a depot.
 
-    :param id: random text
+    :param id: random string
     :param user: the user, as in the broker's accounts; for logs and limits
     :param depot: name of the depot
     :param destinations: patterns of servers

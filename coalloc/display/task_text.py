@@ -52,12 +52,13 @@ def waits(task: TaskView) -> str:
 
 def _beside(task: TaskView) -> str:
     """Return the counts of files that were skipped, failed and so on."""
+    folders = task.folders_not_cleared
     counts = [
         (task.files_skipped, f"{task.files_skipped:,} existed already"),
         (task.left_out, f"{task.left_out:,} skipped because of errors"),
         (task.failed, f"{task.failed:,} failed"),
         (task.files_unverified, f"{human.counted(task.files_unverified, 'file')} not verified"),
-        (task.folders_not_cleared, f"{human.counted(task.folders_not_cleared, 'folder')} with extra files left"),
+        (folders, f"extra files left in {folders:,} {'directory' if folders == 1 else 'directories'}"),
         (task.faults, f"{human.counted(task.faults, 'fault')}"),
     ]
     return "".join(f", {what}" for count, what in counts if count)

@@ -86,14 +86,14 @@ class Agreement:
     def _refuse_size(self, url: str, size: int) -> None:
         message = f"{url} has {size} bytes, but {self._sized_by} says {self.size}"
         if self._size_is_given:
-            raise ReplicaChanged(message, "leave this URL out: it is of another file or version")
+            raise ReplicaChanged(message, "leave this URL out: it belongs to another file or version")
         raise VerificationError(f"the replicas are different files: {message}", "leave the wrong URL out")
 
     def _check_digest(self, url: str, offered: Checksum) -> None:
         given = self._given.get(offered.algorithm)
         if given is not None and given != offered.value:
             raise ReplicaChanged(
-                f"{url} is of another file: its {offered.algorithm} is {offered.value}, not {given}",
+                f"{url} belongs to another file: its {offered.algorithm} is {offered.value}, not {given}",
                 "leave this URL out, or check the expected checksum",
             )
         value, by = self._digests.setdefault(offered.algorithm, (offered.value, url))

@@ -59,7 +59,7 @@ class Continuation:
         if self.is_same(source, stat):
             if self.begun_anew:
                 raise ReplicaChanged(
-                    f"{url} still has the version from before another replica changed", "leave the old replica out"
+                    f"{url} has an old version: another replica has changed", "leave the old replica out"
                 )
             self._continued = True
             self.confirmed |= {number for number, origin in self._origins(source).items() if _same(origin, stat)}

@@ -83,7 +83,7 @@ def _with_deadline(made: Plan, deadline: Deadline) -> Plan:
 
 
 def _routes(url: str, options: EngineOptions) -> tuple[PlannedRoute, ...]:
-    """Return the routes to the server of a URL, the first one first; none if it can only be connected directly."""
+    """Return the routes to the server of a URL, the first one first; none if only direct connections are possible."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     if parts.scheme not in RELAYED:
@@ -158,7 +158,7 @@ async def _check(url: str, request: Request) -> ServerCheck:
 
 
 async def check_routes(urls: Sequence[str], via: tuple[str, ...] | None = None) -> "list[list[HopCheck]]":
-    """Check each hop of the routes to these servers; the list of a server that is connected directly is empty.
+    """Check each hop of the routes to these servers; the list for a direct connection is empty.
 
     :param via: routes over depots, as in a `Request`
     :raises UsageError: for an invalid route or URL
@@ -180,6 +180,6 @@ async def _check_route(url: str, dialer: "RelayedDialer") -> "list[HopCheck]":
     try:
         to = HostPort.of(parts.hostname or "", parts.port or DEFAULT_PORTS[parts.scheme])
     except ValueError as error:
-        raise UsageError(f"{redact(url)} cannot be reached over depots: {error}", "check the URL") from None
+        raise UsageError(f"cannot reach {redact(url)} over depots: {error}", "check the URL") from None
     route, policy = await dialer.route_to(to.host)
     return await check_hops(route, to, policy) if route.depots else []

@@ -183,7 +183,7 @@ class Judge:
             failed = f"{self._file.name} could not be verified{verification.mismatch}"
             raise VerificationError(
                 f"{failed}, and no other source is left. {names}",
-                "check the expected checksum, or name a replica that is known to be good",
+                "check the expected checksum, or give a replica that is known to be good",
             )
         return Rejected(_now(), self._of_today(bad), ranges, self._of_today(back))
 

@@ -66,7 +66,7 @@ async def probe_routes(
     """
     for url in urls:
         if urlsplit(url).scheme not in RELAYED:
-            raise UsageError(f"{redact(url)} cannot be reached over depots", f"name {', '.join(RELAYED)} URLs")
+            raise UsageError(f"{redact(url)} cannot be reached over depots", f"give {', '.join(RELAYED)} URLs")
     fixed, listed = relayed_dialer(own_policy(), via, broker)
     depots = list(fixed.routes.depots)
     if listed and fixed.routes.some_automatic:

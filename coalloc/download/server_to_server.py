@@ -69,8 +69,8 @@ async def third_party(
     :param stall_seconds: time without progress after which copies fail; servers report progress every 5 s
     :param delegate: hosts that may get a limited proxy; if one server requires it, name both
     :param policy: the addresses that the servers may have; None for the user's own policy
-    :param via: routes over depots to the sink, made by `data_routes`; None to connect the servers directly
-    :raises SourceError: when a server refuses the login, or the two cannot be connected to each other
+    :param via: routes over depots to the sink, made by `data_routes`; None for direct connections
+    :raises SourceError: when a server refuses the login, or the two cannot connect to each other
     """
     options = _options(parallelism, data_hosts, delegate, policy, via)
     return await open_third_party(source, sink, options, proxies, stall_seconds)

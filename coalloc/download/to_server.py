@@ -26,7 +26,7 @@ class ServerCopy(Transfer):
     """The copy of one file to a server.
 
     :param sources: sources that write to the temporary path at the sink
-    :param login: function that logs in at the sink, to verify and to rename
+    :param login: function that logs in to the sink, to verify and to rename
     :param names: the temporary path and the final path
     :param output: the URL of the final path, without secrets
     :param confirm: awaited before the file gets its name; an exception ends the copy
@@ -129,7 +129,7 @@ class ServerCopy(Transfer):
             why = "; ".join(f"{self._urls[i]}: {reason}" for i, reason in self._wrong.items())
             raise VerificationError(
                 f"{self._output} could not be verified, and no other source is left. {why}",
-                "check the expected checksum, or name a replica that is known to be good",
+                "check the expected checksum, or give a replica that is known to be good",
             )
         return Rejected(self._loop.time(), tuple(bad), tuple(wrong))
 

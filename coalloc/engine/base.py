@@ -54,7 +54,7 @@ class EngineOptions:
     proxy: Path | None = None
     """The file of the proxy certificate for `gsiftp://` sources; None for the user's usual one."""
     vouched: bool = False
-    """Whether a checksum of the file is known from the user or by https, so that wrong bytes would be noticed."""
+    """Whether a checksum of the file is known from the user or over https, so that wrong bytes would be noticed."""
     slots: Slots | None = None
     """Limit for the sessions of all coget processes of this machine with one server; None for no limit."""
     admission: Admission | None = None
@@ -64,7 +64,7 @@ class EngineOptions:
     first: FirstAnswers | None = None
     """Answers with which sources may begin."""
     data_routes: "DataRoutes | None" = None
-    """Routes over depots for data that another server sends to this one; None to connect the servers directly."""
+    """Routes over depots for data that another server sends to this one; None for direct connections."""
 
     def named(self, origin: Origin) -> "EngineOptions":
         """Return the options for a replica of this origin: if a server named it, its addresses are restricted."""
@@ -155,7 +155,7 @@ class Source(ABC):
 
     @property
     def routes(self) -> tuple[RouteUse, ...]:
-        """The use of each route to the server so far; empty if it can only be connected directly."""
+        """The use of each route to the server so far; empty if only direct connections are possible."""
         return ()
 
     @property

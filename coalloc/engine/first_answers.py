@@ -13,7 +13,7 @@ FRESH = 10.0
 """Seconds after which an answer may be out of date."""
 
 _Key = tuple[str, AddressPolicy, str]
-"""URL, policy under which its server was connected, and route to it."""
+"""URL, policy under which its server was contacted, and route to it."""
 
 
 class FirstAnswer(Protocol):

@@ -41,15 +41,15 @@ BLOCK = 4 * 1024 * 1024
 MEANINGS: Sequence[tuple[type[Exception], type[SourceError], str]] = [
     (FileNotFoundError, NoSuchFile, "check the path in the URL"),
     (NotADirectoryError, NoSuchFile, "check the path in the URL"),
-    (IsADirectoryError, NoSuchFile, "name a file"),
-    (PermissionError, PermissionRefused, "ask the owner for access"),
+    (IsADirectoryError, NoSuchFile, "give the path of a file"),
+    (PermissionError, PermissionRefused, "ask the admin for access"),
     (socket.gaierror, UnknownHost, "check the spelling of the host in the URL"),
     (ConnectionRefusedError, Unreachable, "check host and port in the URL"),
     (ConnectionError, ConnectionLost, "try again"),
     (TimeoutError, Stalled, "try again later"),
     (NotImplementedError, Unsupported, "use another replica"),
 ]
-"""Meanings of a file system's exceptions: exception class, our error, remedy. The first match counts."""
+"""Meanings of a file system's exceptions: exception class, coget's error, remedy. The first match counts."""
 VERSION = (
     "etag",
     "generation",
@@ -80,7 +80,7 @@ class BridgeSource(Source):
         if re.match("file://[^/]", url, re.I):
             raise UsageError(f"{self._shown} names a host, but a file is read from this machine", "write file:///PATH")
         if not re.match("(file|local|memory)://", url, re.I) and (why := unsafe_reason(url)):
-            raise UsageError(f"{self._shown} cannot be passed to fsspec: {why}", "correct the URL")
+            raise UsageError(f"cannot pass {self._shown} to fsspec: {why}", "correct the URL")
         self._files: Any = None
         self._path = ""
 
@@ -94,7 +94,7 @@ class BridgeSource(Source):
         self._connect()
         info = self._files.info(self._path)
         if info["type"] != "file":
-            raise NoSuchFile(f"{self._shown} is not a plain file", "name a file")
+            raise NoSuchFile(f"{self._shown} is not a plain file", "give the path of a file")
         if info["size"] is None:
             raise Unsupported(f"{self._shown}: the size is not known", "use another replica")
         if (size := count(str(info["size"]))) is None:
@@ -121,7 +121,7 @@ class BridgeSource(Source):
             raise Unsupported(f"{self._shown}: no engine supports {scheme}://", "check the scheme of the URL") from None
 
     def _sftp(self) -> tuple[Any, str]:
-        """Return our SFTP file system, which checks the server's host key, and the path; ignore fsspec's registry."""
+        """Return coget's SFTP file system, which checks host keys, and the path; ignore fsspec's registry."""
         from coalloc.engine.sftp import KnownHostsSFTP
 
         kwargs = KnownHostsSFTP._get_kwargs_from_urls(self.url)

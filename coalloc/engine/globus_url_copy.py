@@ -1,4 +1,4 @@
-"""globus-url-copy as an engine, for servers whose security or scheme our own client does not support.
+"""globus-url-copy as an engine, for servers whose security or scheme coget's own client does not support.
 
 For each range, a process of the tool writes into a pipe, and the bytes are counted. Neither its exit status nor an
 empty error output is trusted (it exits with 0 after a range beyond the end of the file). The tool has no command for
@@ -72,7 +72,7 @@ MEANINGS: Sequence[tuple[str, type[SourceError], str]] = [
         "check the name service; set GLOBUS_HOSTNAME where there is none",
     ),
     (r"unable to connect|connection refused|no route|unreachable", Unreachable, "check host and port in the URL"),
-    (r"permission denied|login incorrect|access denied|\b530\b", PermissionRefused, "ask the owner for access"),
+    (r"permission denied|login incorrect|access denied|\b530\b", PermissionRefused, "ask the admin for access"),
     (
         r"\b534\b|\bDCAU\b|data channel auth",
         PermissionRefused,
@@ -197,7 +197,7 @@ class URLCopySource(Source):
         program = shutil.which(TOOL)
         if program is None:
             raise Unsupported(
-                f"{self._shown} needs {TOOL}, which is not installed", "apt-get install globus-gass-copy-progs"
+                f"{self._shown} needs {TOOL}, which is not installed", "run: apt-get install globus-gass-copy-progs"
             )
         url = await self._allowed()
         with tempfile.NamedTemporaryFile(prefix="coget-") as proxy:
@@ -326,9 +326,9 @@ def _url_for_tool(url: str, shown: str) -> str:
     scheme, _, rest = url.partition("://")
     authority, slash, path = rest.partition("/")
     if not urlsplit(f"//{authority}").hostname or not path:
-        raise UsageError(f"{shown} names no file at a server", f"write {scheme}://HOST/PATH")
+        raise UsageError(f"{shown} does not name a file on a server", f"write {scheme}://HOST/PATH")
     if why := unsafe_reason(url):
-        raise UsageError(f"{shown} cannot be passed to {TOOL}: {why}", "correct the URL")
+        raise UsageError(f"cannot pass {shown} to {TOOL}: {why}", "correct the URL")
     return f"{scheme.lower()}://{authority}{slash}{quote(path, safe=SAFE)}"
 
 

@@ -80,4 +80,4 @@ class RangeRequest:
 
 
 def _too_much(what: str) -> LimitExceeded:
-    return LimitExceeded(f"the server sends {what}", "use another replica, or tell the server's owner")
+    return LimitExceeded(f"the server sends {what}", "use another replica, or tell the server's admin")

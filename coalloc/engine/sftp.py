@@ -146,7 +146,7 @@ def _matches(name: str, names: str) -> bool:
         return bool(paramiko.HostKeys.hash_host(name, names) == names)
     found = False
     for each in names.lower().split(","):
-        # In these files, brackets enclose a host with a port, and are no patterns.
+        # In these files, brackets enclose a host with a port, and are not patterns.
         if fnmatchcase(name, each.lstrip("!").replace("[", "[[]")):
             if each.startswith("!"):
                 return False

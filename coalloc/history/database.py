@@ -145,7 +145,7 @@ class RecordsFile:
     def _warn(self, error: Exception) -> None:
         if not self._warned:
             log.warning(
-                "the history of transfers in %s cannot be used: %s. Transfers are not affected. "
+                "cannot use the history of transfers in %s: %s. Transfers are not affected. "
                 "Make it writable, remove it to start a new one, or set COGET_HISTORY=off",
                 self.path,
                 error,

@@ -39,9 +39,10 @@ class GlobusTasks(NamedTuple):
 
 
 def tasks() -> GlobusTasks:
-    """Return all successful transfers of this user, or of the application. May ask the user, on standard error, to log
+    """Return all successful transfers of this user, or of the application.
 
-    in.
+    May ask the user, on standard error, to log in.
+
     :raises UsageError: when the SDK, or a setting that it needs, is missing
     :raises NotAllowed: when Globus refuses the login
     :raises NothingToFetchFrom: when Globus does not answer

@@ -53,7 +53,7 @@ def matching_bytes(target: Path, wanted: Checksum, size: int | None, within: Pat
 
 @contextmanager
 def _found(target: Path, within: Path | None) -> Iterator[tuple[int, os.stat_result | None]]:
-    """Open the directory of a target; yield its descriptor, and the status of the target, None if it is no plain file.
+    """Open the directory of a target; yield its descriptor, and the target's status, None if it is not a plain file.
 
     The directory's real path is checked after it is open, since another user may put a link on the path meanwhile.
     """

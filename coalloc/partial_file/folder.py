@@ -180,7 +180,7 @@ class PartialFolder:
                 raise
             self._discard_empty()
             raise SinkError(
-                f"{self.path} cannot be locked: {error.strerror}",
+                f"cannot lock {self.path}: {error.strerror}",
                 "mount the file system with locks (-o flock on Lustre), or fetch to another one and move the file",
             ) from None
         os.close(fd)
@@ -345,6 +345,6 @@ def _refuse_special(target: Path, outside: int) -> None:
     except OSError as error:
         raise disk_error(error, "write", target) from None
     if stat.S_ISDIR(mode):
-        raise SinkError(f"{target} is a directory", "name a file in it")
+        raise SinkError(f"{target} is a directory", "give the path of a file in it")
     if not stat.S_ISREG(mode):
         raise SinkError(f"{target} is not a plain file", "choose another name")

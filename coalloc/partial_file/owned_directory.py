@@ -1,6 +1,6 @@
 """A directory of this user, kept open: no link in it is followed, and no file of another user is used.
 
-A path is looked up anew at each call; a user who can write to a directory on the path could put a link there between
+A path is looked up again at each call; a user who can write to a directory on the path could put a link there between
 two calls. So the directory is opened once, and its files are accessed by name relative to its descriptor.
 
 A file counts as the user's own if it is regular, has one name, and has the owner that a new file in the directory gets.

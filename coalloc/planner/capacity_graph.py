@@ -1,7 +1,8 @@
 """A network and a demand as a graph in arrays, whose capacities grow with time: the input of max-flow.
 
-A host x has two vertices: bytes arrive at the first, and leave from the second. Each of its ISPs has two more (x+ and
-x- in Confluence, 2.1). Relayed bytes go from the first vertex to the second; the host's own files start at the second.
+A host x has two vertices: bytes arrive at the first, and leave from the second. An ISP adds a vertex for each direction
+in which it has a limit, or for both if the host has several ISPs (x+ and x- in Confluence, 2.1). Relayed bytes go from
+the first vertex to the second; the host's own files start at the second.
 """
 
 from collections import Counter

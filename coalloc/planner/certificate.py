@@ -115,9 +115,10 @@ def _capacities(network: Network, demand: Demand, plan: TransferPlan) -> Iterato
 
 
 def bound(network: Network, demand: Demand, prices: Mapping[Limit, Fraction]) -> Fraction:
-    """Return a lower bound of the makespan in seconds, by weak duality (`Certificate`). A budget is paid once, not per
+    """Return a lower bound of the makespan in seconds, by weak duality (`Certificate`).
 
-    second.
+    A budget is paid once, not per second.
+
     :raises BadPlan: when a price is negative, or of a limit that this network does not have
     """
     limits = PlanLimits(network, demand.budget)
@@ -127,7 +128,7 @@ def bound(network: Network, demand: Demand, prices: Mapping[Limit, Fraction]) ->
         speed = sum((price * limits.capacity(limit) for limit, price in prices.items() if limit != BUDGET), Fraction(0))
         money = prices[BUDGET] * limits.capacity(BUDGET) if BUDGET in prices else Fraction(0)
     except KeyError as error:
-        raise BadPlan(f"{error} has a price, and is no limit") from None
+        raise BadPlan(f"{error} has a price, but is not a limit") from None
     paid = sum((_cheapest(network, limits, demand, prices, to) for to in _destinations(demand)), Fraction(0)) - money
     return paid / speed if paid > 0 and speed else Fraction(0)
 

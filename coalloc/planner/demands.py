@@ -20,7 +20,7 @@ def checked(network: Network, demand: Demand) -> tuple[File, ...]:
             if name not in network.hosts:
                 raise UsageError(f"file {file.name} names the unknown host {name!r}", "add the host")
         if not file.holders or not file.destinations:
-            raise UsageError(f"file {file.name} has no holder or no destination", "name at least one of each")
+            raise UsageError(f"file {file.name} has no holder or no destination", "give at least one of each")
         if file.available:
             raise UsageError(
                 f"file {file.name} becomes available later", "use a method that plans over time: path-sync, path-delay"

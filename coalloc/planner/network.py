@@ -93,7 +93,7 @@ class Network:
             _once(f"an ISP of {what}", (isp.name for isp in host.isps))
             _whole(what, host.io, host.storage, *(limit for isp in host.isps for limit in isp[1:]))
         isps = {name: {isp.name for isp in host.isps} or {""} for name, host in self.hosts.items()}
-        for key, link in self.links.items():  # there may be a million
+        for key, link in self.links.items():  # up to a million links: call the checks only for unusual values
             if type(link.capacity) is not int or link.capacity < 0 or link.bounds or link.price or link.age is not None:
                 _whole(f"link {key}", link.capacity, *(link.bounds or ()))
                 _finite(f"link {key}", link.price, link.age)
@@ -103,7 +103,7 @@ class Network:
             if source_isp not in isps.get(source, ()) or sink_isp not in isps.get(sink, ()):
                 self._refuse(key, isps)
             if source == sink:
-                raise UsageError(f"link {key} has the same host at both ends", "name two hosts")
+                raise UsageError(f"link {key} has the same host at both ends", "give two hosts")
         _once("a shared set", (each.name for each in self.shared))
         for each in self.shared:
             _whole(f"shared set {each.name}", each.capacity)
@@ -120,7 +120,7 @@ class Network:
                 raise UsageError(f"link {key} names the unknown host {name!r}", "add the host")
             if isp not in isps[name]:
                 raise UsageError(
-                    f"link {key} names the ISP {isp!r}, which {name} does not have", "name one of its ISPs"
+                    f"link {key} names the ISP {isp!r}, which {name} does not have", "give one of its ISPs"
                 )
 
     @classmethod
@@ -173,7 +173,7 @@ def _finite(what: str, *numbers: float | None) -> None:
     """Check that numbers are finite and not negative. :raises UsageError:"""
     for number in numbers:
         if number is not None and not 0 <= number < inf:
-            raise UsageError(f"{what} has the number {number!r}", "give a finite number from 0")
+            raise UsageError(f"{what} has the invalid number {number!r}", "give a finite number from 0")
 
 
 def _once(what: str, names: Iterable[object]) -> None:
@@ -181,13 +181,13 @@ def _once(what: str, names: Iterable[object]) -> None:
     seen: set[object] = set()
     for name in names:
         if name in seen:
-            raise UsageError(f"{what} is named twice: {str(name)!r}", "leave out one of them, or rename it")
+            raise UsageError(f"{what} occurs twice: {str(name)!r}", "leave out one of them, or rename it")
         seen.add(name)
 
 
 def _same(what: str, key: object, name: object) -> None:
     if key != name:
-        raise UsageError(f"{what} stands under another name, {str(key)!r}", "use its own name as the key")
+        raise UsageError(f"{what} has another name as its key, {str(key)!r}", "use its own name as the key")
 
 
 @dataclass(frozen=True)

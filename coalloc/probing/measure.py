@@ -67,7 +67,7 @@ async def measure(
     receivers = list(dict.fromkeys(_key(url, ends) for url in sinks)) or senders
     chosen = pairs(senders, receivers, peers, Random(seed))
     if not chosen:
-        raise UsageError("there is no pair to measure", "name at least two servers")
+        raise UsageError("there is no pair to measure", "give at least two servers")
     measuring = _Measuring(ends, options, limits, on_result or (lambda _: None))
     try:
         await measuring.open()
@@ -87,7 +87,7 @@ def _ends(urls: Sequence[str], options: EngineOptions, size: int) -> dict[str, P
     for url in urls:
         end = ProbedServer(url, options, size)
         if ends.setdefault(end.key, end).url != url:
-            raise UsageError(f"{end.key} is given twice, with different paths", "name only one of them")
+            raise UsageError(f"{end.key} is given twice, with different paths", "give only one of them")
     return ends
 
 
@@ -110,7 +110,7 @@ class _Measuring:
         self._clock = time.time() - asyncio.get_running_loop().time()
 
     async def open(self) -> None:
-        """Log in at all servers; measurements with a server whose login failed will fail for the same reason."""
+        """Log in to all servers; measurements with a server whose login failed will fail for the same reason."""
         answers = await asyncio.gather(*(end.open() for end in self._ends.values()), return_exceptions=True)
         for key, answer in zip(self._ends, answers, strict=True):
             if isinstance(answer, SourceError):
@@ -173,7 +173,7 @@ class _Measuring:
             measured = MeasuredLink(source, sink, start, max(end, start + 1e-6), flowed.bytes, streams)
         else:
             now = time.time()
-            why = error.message if error else "nothing came"
+            why = error.message if error else "no data arrived"
             measured = MeasuredLink(source, sink, now - 1e-3, now, 0, streams, "failed", why)
         self.results.append(measured)
         self._on_result(measured)
@@ -207,7 +207,7 @@ class _Flow:
         self._remote: RemoteSource | None = None
 
     async def open(self) -> None:
-        """Log in at both servers and prepare a file to send. :raises SourceError: when that fails"""
+        """Log in to both servers and prepare a file to send. :raises SourceError: when that fails"""
         self._path = self.sink.scratch()
         self._remote = RemoteSource(await self.source.file(), Sink(self.sink.url, self._path), self._options)
         await self._remote.open()

@@ -70,13 +70,13 @@ class ProbedServer:
                 except SourceError as error:
                     shown = redact(self.url)
                     raise Unsupported(
-                        f"{shown}: cannot create a file for the measurement: {error}", "name an existing file"
+                        f"{shown}: cannot create a file for the measurement: {error}", "give an existing file"
                     ) from None
                 self._file = path
         if not self.size:
             raise Unsupported(
                 f"{redact(self.url)} is empty, so it cannot be used for the measurement",
-                "name a larger file, or a directory",
+                "give a larger file, or a directory",
             )
         scheme, _, rest = self.url.partition("://")
         return f"{scheme}://{rest.partition('/')[0]}{quote(self._file)}"

@@ -53,7 +53,7 @@ async def resolve(
     :raises SourceError: if a Metalink cannot be fetched from its server
     """
     if not sources or "" in sources:
-        raise UsageError("no source was given", "name one or more replica URLs, or a Metalink file")
+        raise UsageError("no source was given", "give one or more replica URLs, or a Metalink file")
     for source in sources:
         if "://" in source:
             check(source)
@@ -89,7 +89,7 @@ async def _files(
     if len(sources) > 1:
         raise UsageError(
             f"{redact(documents[0])} was given with other sources, but a Metalink must be the only one",
-            "name one Metalink, or only replica URLs of one file",
+            "give one Metalink, or only replica URLs of one file",
         )
     return await _read(sources[0], fetch_document, dialers)
 
@@ -112,12 +112,12 @@ async def _read(source: str, fetch_document: Fetch, dialers: Sequence[Dialer]) -
 
 
 def _vouched(file: ReplicaSet, secure: bool) -> ReplicaSet:
-    """Return the file, marked as vouched for if it has hashes, and its document came by a secure connection."""
+    """Return the file, marked as vouched for if it has hashes, and its document came over a secure connection."""
     return file._replace(vouched=secure and bool(file.checksums or file.pieces))
 
 
 def _local(path: str, limit: int) -> bytes:
-    remedy = "name replica URLs, like ftp://host/data/x, or a Metalink 4 file"
+    remedy = "give replica URLs, like ftp://host/data/x, or a Metalink 4 file"
     try:
         with Path(path).open("rb") as file:
             return file.read(limit)

@@ -29,7 +29,7 @@ class FetchedDocument(NamedTuple):
     """A document and its origin.
 
     :param address: numeric address of the server; after redirects, the most public one of all servers; None if unknown
-    :param secure: whether the document, and all redirects to it, came by https
+    :param secure: whether the document, and all redirects to it, came over https
     """
 
     content: bytes
@@ -138,4 +138,4 @@ async def _timely(server: HTTPExchange) -> AsyncIterator[None]:
         async with asyncio.timeout(SECONDS):
             yield
     except TimeoutError:
-        raise Stalled(f"{server.shown} gave no answer within {SECONDS:g} s", "check host and port in the URL") from None
+        raise Stalled(f"{server.shown} did not answer within {SECONDS:g} s", "check host and port in the URL") from None

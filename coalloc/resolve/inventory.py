@@ -1,4 +1,4 @@
-"""Registration at a broker of the files below a directory of a GridFTP server, with the server's own checksums.
+"""Registration with a broker of the files below a directory of a GridFTP server, with the server's own checksums.
 
 Symbolic links to files count as files; links to directories are not followed, since they may form cycles.
 """
@@ -50,14 +50,15 @@ class Registered(NamedTuple):
 
 
 async def register_below(broker: Broker, name: str, url: str, connect: Connect) -> Registered:
-    """Register every file below a directory at a broker, with names below `name`.
+    """Register with a broker every file below a server's directory; dataset names begin with `name`.
 
+    :raises SourceError: when a directory cannot be listed or a file cannot be read
     :raises UsageError: when there are no files
     """
     prefix = name if name.endswith((":", "/")) else f"{name}/"
     files, troubles = await _inventory(url, connect)
     if not files:
-        raise UsageError(f"{redact(url)} has no files", "name another directory")
+        raise UsageError(f"{redact(url)} has no files", "give another directory")
     news, refused = await broker.register_all([(prefix + file.name, file) for file in files])
     left_out = {prefix + name: error for name, error in troubles.items()} | refused
     taken = [file for file in files if prefix + file.name not in refused]
@@ -70,7 +71,7 @@ async def _inventory(url: str, connect: Connect) -> tuple[list[ReplicaSet], dict
     Also return the errors, by name, of files that the server lists but does not serve.
 
     :param url: URL of the directory, with a slash at its end
-    :param connect: function that logs in at the server
+    :param connect: function that logs in to the server
     :raises SourceError: when a directory cannot be listed or a file cannot be read
     """
     top = parse(url).named.rstrip("/")
@@ -98,7 +99,7 @@ async def walk(store: Storage, top: str) -> AsyncIterator[tuple[str, Entry]]:
                 store,
                 f"{top}/{folder}",
                 f"is more than {DEEPEST} directories deep",
-                "name its subdirectories one by one, unless it contains itself",
+                "give its subdirectories one by one, unless it contains itself",
             )
         async with aclosing(store.list(f"{top}/{folder}")) as listing:
             async for entries in listing:
@@ -110,7 +111,7 @@ async def walk(store: Storage, top: str) -> AsyncIterator[tuple[str, Entry]]:
                         store,
                         top,
                         f"has more than {what}: stopped in {folder or '/'}",
-                        "name its subdirectories one by one",
+                        "give its subdirectories one by one",
                     )
                 for entry in entries:
                     if entry.kind == "file":

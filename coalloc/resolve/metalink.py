@@ -59,7 +59,7 @@ class _Reader:
             raise self._wrong(root, "it has version 3", "ask for the Metalink 4 file (.meta4) of the same download")
         if root.tag != _tag("metalink"):
             raise self._wrong(
-                root, f"it is not a Metalink 4 but a <{root.tag}>", "name a Metalink 4 file or replica URLs"
+                root, f"it is not a Metalink 4 but a <{root.tag}>", "give a Metalink 4 file or replica URLs"
             )
         files = [self._file(element) for element in root.findall(_tag("file"))]
         if not files:
@@ -72,7 +72,7 @@ class _Reader:
         if len(document) > MAX_BYTES:
             raise UsageError(
                 f"{self._where} is larger than {MAX_BYTES} bytes, too large for a Metalink",
-                "name a Metalink 4 file or replica URLs",
+                "give a Metalink 4 file or replica URLs",
             )
         root, self._lines = parsed(document, self._where, SHAPE)
         return root

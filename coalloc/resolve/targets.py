@@ -30,15 +30,15 @@ def target(name: str, output: Path | None, many: bool, foreign: bool = False) ->
         if output is not None and not many and not output.is_dir():
             return output
         if output is not None and many and output.exists() and not output.is_dir():
-            raise UsageError(f"{output} is a file, and several files are to be fetched", "name a directory with -o")
+            raise UsageError(f"{output} is a file, and several files are to be fetched", "choose a directory with -o")
         if foreign and (output is None or _is_home(output)) and (reason := why_hidden(name)):
             raise UsageError(
-                f"the file name {name[:200]!r} {reason}", "name a directory for it, or the file, with -o or --to"
+                f"the file name {name[:200]!r} {reason}", "choose a directory for it, or a file name, with -o or --to"
             )
         if foreign and _leads_to_settings(output or Path(), name):
             raise UsageError(
                 f"the file name {name[:200]!r} leads to a name in the home directory that begins with '.' or '-'",
-                "name another directory, or the file, with -o or --to",
+                "choose another directory, or a file name, with -o or --to",
             )
         return _inside(output or Path(), name)
     except OSError as error:

@@ -19,7 +19,7 @@ MAX_TAG = 256 * 1024
 """Maximum bytes of a tag, comment or processing instruction."""
 MAX_NAMESPACE = 256
 """Maximum characters of a namespace's name."""
-LARGER_PIECES = "ask for a Metalink with larger pieces, or name replica URLs"
+LARGER_PIECES = "ask for a Metalink with larger pieces, or give replica URLs"
 PIECE = 64 * 1024
 MANY_NAMES = 1_000
 
@@ -49,7 +49,7 @@ def parsed(document: bytes, where: str, shape: Shape) -> tuple[Element, Mapping[
         parser.Parse(b"", True)
     except (expat.ExpatError, ValueError, LookupError) as error:  # ValueError, LookupError: encodings
         raise UsageError(
-            f"{where} is not a Metalink: {error}", "name a Metalink 4 file (RFC 5854) or replica URLs"
+            f"{where} is not a Metalink: {error}", "give a Metalink 4 file (RFC 5854) or replica URLs"
         ) from None
     return builder.root, builder.lines
 
@@ -116,7 +116,7 @@ class _TreeBuilder:
             f"{self._where} declares a document type or entities, which is refused", "remove the <!DOCTYPE ...>"
         )
 
-    def refuse(self, why: str, remedy: str = "name replica URLs instead") -> Never:
+    def refuse(self, why: str, remedy: str = "give replica URLs instead") -> Never:
         raise UsageError(f"{self._where} {why}", remedy)
 
 

@@ -15,7 +15,7 @@ its connection.
 
 
 class Connections:
-    """Connects the sources that the policy needs, up to a number, and disconnects those without work.
+    """A manager of connections: to the sources that the policy needs, up to a number, while these have work.
 
     :param most: maximum number of sources to use at once; the others replace those that fail
     :param act: called with each action

@@ -17,8 +17,7 @@ SPREAD = 0.25
 def pause_seconds(failures: int, retry_after: float | None, chance: Random) -> float:
     """Return the seconds until a source is tried again after `failures` consecutive failures, 1 or more.
 
-    :param retry_after: least seconds of the pause, as requested by the server, if at all; at most LONGEST_RETRY_AFTER
-        count
+    :param retry_after: minimum seconds of the pause, if the server requests one; limited to LONGEST_RETRY_AFTER
 
     >>> [round(pause_seconds(n, None, Random(1)), 2) for n in (1, 2, 3, 9)]
     [0.52, 1.03, 2.07, 31.01]

@@ -49,7 +49,7 @@ class IllegalEventError(Exception):
 
 
 class Scheduler:
-    """Decides which source fetches which bytes, from the start of a transfer to its last byte.
+    """The state machine that decides which source fetches which bytes, from a transfer's start to its last byte.
 
     :param size: bytes in the file
     :param estimates: forecast of each source, in the order of the replicas
@@ -301,7 +301,7 @@ class Scheduler:
 
     def _fail_silent(self, source: ScheduledSource, copy: RunningCopy, now: float) -> None:
         copy.ending = "stalled"
-        self._fail(source, f"nothing came for {copy.silence(now):.0f} s", permanent=False, now=now)
+        self._fail(source, f"no data for {copy.silence(now):.0f} s", permanent=False, now=now)
 
     def _fail(
         self, source: ScheduledSource, reason: str, *, permanent: bool, now: float, retry_after: float | None = None

@@ -5,7 +5,7 @@ from coalloc.schedule.state import RunningCopy
 __all__ = ["SUSPICIOUS", "stalled"]
 
 SILENCE, GAPS = 3.0, 8.0
-"""Longest silence that is no stall: in seconds, or as a multiple of the source's longest gap so far."""
+"""Longest silence that is not a stall: in seconds, or as a multiple of the source's longest gap so far."""
 FIRST_BYTE, SETUPS = 15.0, 5.0
 """The same before the first byte: in seconds, or as a multiple of the set-up time."""
 SUSPICIOUS = 1.0

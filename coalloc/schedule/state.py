@@ -224,7 +224,7 @@ class State:
     def rate(self, source: ScheduledSource, now: float) -> float:
         """Return a source's expected bytes per second: measured, else forecast, else the median of all known.
 
-        A rate of 0 is no measurement if the source has no work, or has only just begun a range.
+        A rate of 0 is not a measurement if the source has no work, or has only just begun a range.
         """
         own = source.meter.rate(now)
         if own or (own is not None and self.running(source) and not self._grows(source, now)):

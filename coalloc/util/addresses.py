@@ -92,7 +92,7 @@ class AddressPolicy(NamedTuple):
     servers: frozenset[tuple[str, int]] = frozenset()
     data_hosts: frozenset[tuple[tuple[str, int], str]] = frozenset()
     pinned: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    remedy: str = "name the URL yourself if you trust it, or list the network in config.toml (networks)"
+    remedy: str = "give the URL yourself if you trust it, or list the network in config.toml (networks)"
 
     @property
     def anywhere(self) -> bool:

@@ -84,11 +84,11 @@ def checksum(name: str, value: str) -> Checksum:
     """
     algorithm = normalise(name)
     if algorithm is None:
-        raise UsageError(f"no checksum algorithm is called '{name}'", f"use one of {', '.join(ALGORITHMS)}")
+        raise UsageError(f"unknown checksum algorithm '{name}'", f"use one of {', '.join(ALGORITHMS)}")
     digits, plain = ALGORITHMS[algorithm], value.strip().lower()
     if not re.fullmatch(f"[0-9a-f]{{{digits}}}", plain):
         raise UsageError(
-            f"'{value}' is no {algorithm} value: {len(plain)} characters where {digits} hex digits are expected",
+            f"invalid {algorithm} '{value}': {len(plain)} characters instead of {digits} hex digits",
             "copy the complete value again from the file's publisher",
         )
     return Checksum(algorithm, plain)

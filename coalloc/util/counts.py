@@ -10,7 +10,7 @@ DECIMAL = re.compile("0{0,20}([0-9]{1,19})")
 
 
 def count(text: str) -> int | None:
-    """Return a whole number from 0 to `LARGEST` in ASCII digits, perhaps between blanks; None for other text.
+    """Return a whole number from 0 to `LARGEST` in ASCII digits, perhaps between blanks; None for any other string.
 
     >>> count(" 12\\t"), count("9223372036854775807"), count("9223372036854775808"), count("1" * 4301)
     (12, 9223372036854775807, None, None)

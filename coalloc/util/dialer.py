@@ -52,7 +52,7 @@ WORDS = {
 
 
 class Dialer(Protocol):
-    """Makes TCP connections for engines."""
+    """A maker of TCP connections for engines."""
 
     async def dial(self, host: str, port: int, seconds: float, first: bytes = b"") -> socket.socket:
         """Return a connected, non-blocking socket with TCP_NODELAY set.
@@ -60,7 +60,7 @@ class Dialer(Protocol):
         :param seconds: time limit
         :param first: first bytes for the server, which save a round trip over depots. They must be safe to repeat: if a
             route fails after the server has received them, they are sent over another one.
-        :raises SourceError: if it cannot be connected in time, or the policy allows none of its addresses
+        :raises SourceError: if no connection is made in time, or the policy allows none of its addresses
         """
         ...
 
@@ -86,7 +86,7 @@ class Dialer(Protocol):
         ...
 
     async def addresses(self, host: str) -> frozenset[str]:
-        """Return the numeric addresses at which a host may be connected: those last dialled, else those looked up.
+        """Return the numeric addresses at which a host can be reached: those last dialled, else those looked up.
 
         :raises OSError: when the name does not resolve
         """
@@ -218,7 +218,7 @@ class DirectDialer:
         return allowed
 
     async def addresses(self, host: str) -> frozenset[str]:
-        """Return the numeric addresses at which a host may be connected: those last dialled, else those looked up.
+        """Return the numeric addresses at which a host can be reached: those last dialled, else those looked up.
 
         :raises OSError: when the name does not resolve
         """
@@ -230,7 +230,7 @@ class DirectDialer:
     @staticmethod
     def _unresolved(host: str, error: socket.gaierror | UnicodeError) -> SourceError:
         if isinstance(error, socket.gaierror) and error.errno == socket.EAI_AGAIN:
-            return Unreachable(f"the name {host} could not be looked up: {error.strerror}", "check the name service")
+            return Unreachable(f"cannot look up {host}: {error.strerror}", "check the name service")
         return UnknownHost(f"there is no host named {host}", "check the spelling of the host in the URL")
 
 

@@ -39,6 +39,4 @@ def secret_variable(name: str) -> str | None:
         why = error.strerror or str(error)
     except ValueError as error:
         why = str(error)
-    raise UsageError(
-        f"the file {file} of {name}_FILE cannot be used: {why}", "name a file that contains only the secret"
-    )
+    raise UsageError(f"cannot use the file {file} of {name}_FILE: {why}", "give a file that contains only the secret")

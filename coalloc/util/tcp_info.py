@@ -47,7 +47,7 @@ def path_state_of(data: socket.socket) -> PathState | None:
 
 
 def sent_state_of(sock: socket.socket) -> SentState:
-    """Return the state of the bytes sent. :raises OSError: if this is no TCP connection"""
+    """Return the state of the bytes sent. :raises OSError: if this is not a TCP connection"""
     info = _info(sock, BYTES_RETRANS)
     rate = 0 if info[FLAGS] & APP_LIMITED else _number(info, DELIVERY_RATE)
     return SentState(_least(info), _number(info, BYTES_SENT), _number(info, BYTES_RETRANS), rate or None)

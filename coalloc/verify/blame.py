@@ -76,7 +76,7 @@ async def blame(
         if not suspects:
             raise VerificationError(
                 f"the {expected.algorithm} is {found}, not the expected {expected.value}, whichever source is left out",
-                "check the expected checksum, or name a replica that is known to be good",
+                "check the expected checksum, or give a replica that is known to be good",
             )
         bad[min((suspects - good) or suspects, key=lambda i: (servers.includes(i), delivered[i], i))] = SUSPECTED
     return bad

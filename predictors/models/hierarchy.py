@@ -69,7 +69,7 @@ class Hierarchy(Forecaster):
     def learn(self, observation: Observation, reporter: str = "") -> None:
         """Learn a transfer.
 
-        :param reporter: who reported the transfer; the median over reporters limits the influence of each
+        :param reporter: reporter of the transfer; the median over reporters limits the influence of each
         """
         groups = [(name, LEVELS[name](observation)) for name in CHAIN]
         levels = [self._level(group) for group in groups]

@@ -17,7 +17,7 @@ from predictors.models.state import COUNT, SEEN, SIZE, VALUES, Family, Member, S
 __all__ = ["HOLT", "MEMBERS", "RULES", "SEASON"]
 
 LEVEL_GAIN, TREND_GAIN, SEASON_GAIN = 0.8, 0.2, 0.1
-"""Gains of He, Dovrolis and Ammar; the season's is our own choice."""
+"""Gains of He, Dovrolis and Ammar; the gain of the season is not from their paper."""
 SHIFT, OUTLIER, TAIL = 0.3, 0.4, 3
 MOST_VALUES = 32
 """Most values since the last shift that the rules consider."""

@@ -63,7 +63,7 @@ class Past:
         self._level = NAN
 
     def learn(self, observation: Observation, rate: float) -> None:
-        """Learn a transfer; late ones are sorted in."""
+        """Learn a transfer; insert a late one in its order."""
         size = log(observation.bytes)
         ended = EndedTransfer(observation.end, observation.start, log(rate) - BY_SIZE * size, size)
         place = bisect_right(self._ended, ended)

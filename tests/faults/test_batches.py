@@ -120,7 +120,7 @@ def test_killed_process_frees_its_slot(slow, start, tmp_path):
     says(first, "of 12.0 MB")
     second = start(slow.url("file"), "--checksum", "none", "-o", "second", COGET_CONNECTIONS="1")
     output = says(second, "waiting for a free connection")
-    assert f"to 127.0.0.1:{slow.port}: transfers of this machine have all 1" in output
+    assert f"to 127.0.0.1:{slow.port}: transfers of this machine use all 1" in output
     first.send_signal(signal.SIGKILL)
     finish(second)
     assert (tmp_path / "second").read_bytes() == (slow.root / "file").read_bytes()

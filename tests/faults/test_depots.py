@@ -129,7 +129,7 @@ def test_an_invalid_route_is_an_error_of_usage(tmp_path, text: str):
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("depots = 3", "depots in tokens.toml"),
+        ("depots = 3", "`depots` in tokens.toml"),
         ('[depots."a:1"]\nticket = "t1"', '[depots."a:1"] in tokens.toml'),
         ('[depots."a:1"]\nticket = "t1"\nkey = "x"', '[depots."a:1"] in tokens.toml'),
         ('[depots."a:b"]\nticket = "t1"\nkey = "00"', "'a:b' is not HOST:PORT"),

@@ -41,7 +41,7 @@ def make(name: str, network: Network, demand: Demand, **parameters: Any) -> Meth
     :raises UsageError: when the name or a parameter is unknown, or the method does not support the demand
     """
     if name not in METHODS:
-        raise UsageError(f"there is no method {name!r}", f"choose one of {', '.join(METHODS)}")
+        raise UsageError(f"unknown method {name!r}", f"choose one of {', '.join(METHODS)}")
     taken = set(signature(METHODS[name]).parameters) - {"network", "demand"}
     if strange := parameters.keys() - taken:
         raise UsageError(

@@ -23,7 +23,7 @@ class ByHost(Travelling):
 
     def __init__(self, network: Network, demand: Demand, seed: int = 0, *, group: int) -> None:
         if group < 1:
-            raise UsageError(f"a group of {group} hosts sends nothing", "give a group of 1 or more")
+            raise UsageError(f"invalid size of a group: {group}", "give a group of 1 or more")
         super().__init__(network, demand, seed)
         self._group = group
         self._files: defaultdict[str, list[Trip]] = defaultdict(list)

@@ -12,7 +12,7 @@ __all__ = ["PathDelay"]
 
 
 class PathDelay(Timetable):
-    """A timetable that only sources keep.
+    """A timetable that only sources follow.
 
     :param factor: X in the paper: factor by which steps are longer than planned
     :param step: seconds; by default about a hundredth of the makespan
@@ -35,7 +35,7 @@ class PathDelay(Timetable):
         limits: bool = True,
     ) -> None:
         if factor <= 0:
-            raise UsageError(f"the factor of steps is {factor}", "give a factor of more than 0")
+            raise UsageError(f"invalid factor of steps: {factor}", "give a factor of more than 0")
         super().__init__(network, demand, seed, step=step, unit=unit, limits=limits)
         self._seconds = float(self._units.seconds) * factor
 

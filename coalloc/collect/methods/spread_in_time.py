@@ -23,7 +23,7 @@ class SpreadInTime(ByHost):
 
     def __init__(self, network: Network, demand: Demand, seed: int = 0, *, group: int = 2, slot: float = 60.0) -> None:
         if slot <= 0:
-            raise UsageError(f"slots of {slot} s never end", "give a slot of more than 0 s")
+            raise UsageError(f"invalid slot: {slot} s", "give a slot of more than 0 s")
         super().__init__(network, demand, seed, group=group)
         self._slot = slot
         self._due = 0.0

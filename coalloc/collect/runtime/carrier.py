@@ -134,7 +134,7 @@ class Carrier:
             if not error.permanent:
                 raise
             raise NoSpace(
-                f"cannot make a staging directory at {host}: {error.message}", "name another host with --via"
+                f"cannot make a staging directory at {host}: {error.message}", "choose another host with --via"
             ) from None
 
     def _update(self, traffic: _Traffic, hop: Hop, on_change: Callable[[Hop], None]) -> None:

@@ -74,7 +74,7 @@ class ServerPair(Channel):
 
     @classmethod
     async def open(cls, source: CollectServer, sink: CollectServer) -> "ServerPair":
-        """Open a channel. :raises SourceError: when a server refuses the login, or the two cannot be connected"""
+        """Open a channel. :raises SourceError: when a login is refused, or the servers cannot connect to each other"""
         return cls(await open_third_party(source.url, sink.url, source.options, sink_options=sink.options))
 
     @property
@@ -152,7 +152,7 @@ class Inward(Channel):
         with suppress(SourceError):
             size = (await self._source.ask(partial(Storage.stat, path=path))).size
         if size is not None and size < end:
-            changed = f"{self._source.label}{path} shrank to {size} bytes during the collection"
+            changed = f"{self._source.label}{path} shrank to {size} bytes during the collect job"
             raise ReplicaChanged(changed, "run the same command again")
 
     async def _watched(self, fetch: Coroutine[None, None, None]) -> None:
@@ -164,9 +164,7 @@ class Inward(Channel):
                 await asyncio.wait({fetching}, timeout=STALL_SECONDS / LOOKS)
                 if not fetching.done() and self._time() - self._moved > STALL_SECONDS:
                     self._drop()
-                    raise Stalled(
-                        f"nothing has come from {self._source.label} for {STALL_SECONDS:g} s", "try again later"
-                    )
+                    raise Stalled(f"no data came from {self._source.label} for {STALL_SECONDS:g} s", "try again later")
             fetching.result()
         finally:
             fetching.cancel()

@@ -54,7 +54,7 @@ async def check(
     if refuted and item.expected and verdict.verified:
         raise VerificationError(
             f"{item.name} does not have the {item.expected.algorithm} {item.expected.value}, here and at its origin",
-            "check the expected checksum, or name a replica that is known to be good",
+            "check the expected checksum, or give a replica that is known to be good",
         )
     if refuted:
         return verdict._replace(wrong=((0, item.size),))

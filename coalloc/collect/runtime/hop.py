@@ -11,11 +11,12 @@ __all__ = ["Hop"]
 
 
 class Hop:
-    """A hop, carried out by a `HopQueue`. It calls `on_change` when more bytes have arrived, and when it is `over`.
+    """The transfer of one piece from one host to another, run by a `HopQueue`.
 
     :param route: labels of source and sink
     :param paths: the path at the source, and a function that returns the path at the sink, called after `prepare`
     :param prepare: function that makes the target
+    :param on_change: function called when more bytes have arrived, and when the hop is `over`
     """
 
     def __init__(

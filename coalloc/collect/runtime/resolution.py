@@ -72,7 +72,7 @@ class CollectServers:
         items = [item for some in listed for item in some] + list(known)
         _refuse_conflicts(items)
         if not items:
-            raise NothingToFetchFrom(f"{' and '.join(map(redact, urls))} has no file", "name another directory")
+            raise NothingToFetchFrom(f"{' and '.join(map(redact, urls))} has no file", "give another directory")
         return items
 
     async def close(self) -> None:
@@ -102,7 +102,7 @@ class CollectServers:
         if not usable or size is None:
             why = "; ".join(str(answer) for answer in looked if isinstance(answer, CoallocError))
             raise NothingToFetchFrom(
-                f"{file.name} has no usable replica at a GridFTP server. {why}".rstrip(), "name another file"
+                f"{file.name} has no usable replica at a GridFTP server. {why}".rstrip(), "choose another file"
             )
         paths = {source_key(url): parse(url).named for url in usable}
         return _item(file.name, next(iter(usable.values())), paths, expectation(file.checksums))

@@ -185,7 +185,7 @@ class CollectRunner:
         item = self._coming[send.piece.file].item
         self._refused.add((send.source, item.name))
         if all((host, item.name) in self._refused for host in item.paths):
-            self.failed(TransferFailed(f"{item.name} cannot be fetched: {error.message}", error.remedy))
+            self.failed(TransferFailed(f"cannot fetch {item.name}: {error.message}", error.remedy))
 
     def _delivered(self, send: Send) -> None:
         """Record a piece at the destination; finish its file if it was the last piece, unless the job is over."""
@@ -226,9 +226,7 @@ class CollectRunner:
             case CollectDone():
                 self._end(None)
             case CollectGiveUp():
-                self._end(
-                    TransferFailed(f"not all files can be collected: {action.reason}", "run the same command again")
-                )
+                self._end(TransferFailed(f"cannot collect all files: {action.reason}", "run the same command again"))
 
     def _tick(self) -> None:
         self._notify(CollectTick(self._loop.time()))

@@ -56,6 +56,6 @@ async def _maker(store: Storage, path: str, names: Sequence[str]) -> str:
     made_by = {str(number): name for number, name in enumerate(names)}
     if len(listed) != 1 or listed[0] not in made_by:
         raise ServerSays(
-            f"{path} does not have the content that was written to it", "name another destination with --to"
+            f"{path} does not have the content that was written to it", "choose another destination with --to"
         )
     return made_by[listed[0]]

@@ -1,4 +1,4 @@
-"""The interface that moves the bytes of a simulation: a fluid, or an external packet simulator."""
+"""The interface for moving the bytes of a simulation, by a fluid or an external packet simulator."""
 
 from typing import Protocol
 
@@ -25,7 +25,7 @@ class SimulatedCarrier(Protocol):
         """Change the network from now on."""
 
     def moved(self, name: Pair | str) -> float:
-        """Return the bytes moved of a pair's current hop, or by a stream that shares fairly."""
+        """Return the bytes moved so far by a pair's current hop, or by a stream that shares fairly."""
 
     @property
     def soonest(self) -> float:

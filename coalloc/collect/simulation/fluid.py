@@ -100,7 +100,7 @@ class Fluid:
         self._changed = True
 
     def moved(self, name: Pair | str) -> float:
-        """Return the bytes moved of a pair's hop, or by a stream that shares fairly."""
+        """Return the bytes moved so far by a pair's hop, or by a stream that shares fairly."""
         return self._moved[self._flows[name]]
 
     @property

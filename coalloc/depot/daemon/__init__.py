@@ -1,1 +1,1 @@
-"""The daemon `coget-depot`: it accepts sessions, checks who may go where, and carries bytes both ways."""
+"""The daemon `coget-depot`: it accepts sessions, checks permissions, and carries bytes both ways."""

@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 class AuditLog:
-    """An audit log in a file that is only appended to; on the standard error stream without file.
+    """An audit log in a file that is only appended to; without a file, on the standard error stream.
 
     :raises SinkError: if the file cannot be opened
     """
@@ -61,6 +61,4 @@ def _opened(path: Path) -> IO[str]:
     try:
         return path.open("a", buffering=1, encoding="utf-8")
     except OSError as error:
-        raise SinkError(
-            f"the audit log {path} cannot be opened: {error.strerror}", "choose another --audit file"
-        ) from None
+        raise SinkError(f"cannot open the audit log {path}: {error.strerror}", "choose another --audit file") from None

@@ -76,7 +76,7 @@ class Instructions(NamedTuple):
         fields = document(text)
         table = dict(map(_entry, fields["table"][:MOST_ENTRIES]))
         if own in {name for name, _ in table.values()}:
-            raise ValueError("the table leads to this depot itself")
+            raise ValueError("the table has this depot itself as a next depot")
         measure, depots = _places(fields["measure"][:MOST_MEASURED]), _places(fields["depots"][:MOST_DEPOTS])
         return cls(min(number(fields["seconds"]), LONGEST), table, measure, depots)
 
@@ -106,15 +106,15 @@ class BrokerLink:
         while True:
             unreported, unrefreshed = await self._tried(self._report), await self._tried(self._refresh)
             if unrefreshed and not self._failed:
-                log.warning("the broker's table is not refreshed: %s", unrefreshed)
+                log.warning("failed to refresh the broker's table: %s", unrefreshed)
             elif unreported and not self._failed:
-                log.warning("the broker does not take the report of the legs: %s", unreported)
+                log.warning("failed to report the legs to the broker: %s", unreported)
             self._failed = bool(unrefreshed or unreported)
             await asyncio.sleep(self._settings.refresh_seconds)
 
     @staticmethod
     async def _tried(step: Callable[[], Awaitable[None]]) -> str:
-        """Carry out a step; return why it failed, or an empty text."""
+        """Carry out a step; return why it failed, or an empty string."""
         try:
             await step()
         except (CoallocError, OSError, ValueError, LookupError, TypeError, RuntimeError) as error:
@@ -124,7 +124,7 @@ class BrokerLink:
     async def _report(self) -> None:
         """Report the legs that were used since the last report.
 
-        :raises CoallocError: if the broker does not take it; the next report has the same legs, unless it refuses them
+        :raises CoallocError: if that fails; the next report has the same legs, unless the broker refuses them
         """
         if not (taken := self.legs.take()):
             return
@@ -210,7 +210,7 @@ async def _request(broker: BrokerConnection, method: str, path: str, **what: Any
 
 
 def _connection(access: BrokerAccess) -> BrokerConnection:
-    return BrokerConnection(access, "check --broker, and that the broker runs")
+    return BrokerConnection(access, "check --broker, and that the broker is running")
 
 
 def _looked_up(places: set[HostPort]) -> Addresses:

@@ -1,6 +1,6 @@
 """The forwarding table that a broker gives a depot: the next depot by host of the server, for some minutes.
 
-It makes sessions faster, and never fails them: a next depot that fails is left out for a while, and the session goes to
+It makes sessions faster, and never fails one: a next depot that fails is left out for a while, and the session goes to
 its server directly.
 """
 
@@ -51,7 +51,7 @@ class BrokerTable:
         self._avoided = {depot: until for depot, until in self._avoided.items() if until > now}
 
     def choose(self, to: HostPort, addresses: Sequence[str], visited: Collection[str]) -> ChosenDepot | None:
-        """Return the next depot for a session; None to connect the server directly.
+        """Return the next depot for a session; None to connect to the server directly.
 
         :param addresses: numeric addresses of the server's host
         :param visited: names of the depots that the session must not come to again

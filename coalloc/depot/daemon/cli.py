@@ -51,9 +51,9 @@ def _secret(path: str) -> bytes:
         secret = read_secret(Path(path)).encode()
         mode = Path(path).stat().st_mode
     except OSError as error:
-        raise ValueError(f"{path} cannot be read: {error.strerror}") from None
+        raise ValueError(f"cannot read {path}: {error.strerror}") from None
     except ValueError as error:
-        raise ValueError(f"the secret in {path} cannot be used: {error}; {NEW_SECRET} {path}") from None
+        raise ValueError(f"cannot use the secret in {path}: {error}; {NEW_SECRET} {path}") from None
     if len(secret) < LEAST_SECRET:
         raise ValueError(f"the secret in {path} is shorter than {LEAST_SECRET} bytes; {NEW_SECRET} {path}")
     _warn_if_shared(path, mode, "secret")
@@ -64,9 +64,9 @@ def _token(path: str) -> str:
     try:
         token, mode = read_secret(Path(path)).strip(), Path(path).stat().st_mode
     except OSError as error:
-        raise ValueError(f"{path} cannot be read: {error.strerror}") from None
+        raise ValueError(f"cannot read {path}: {error.strerror}") from None
     except ValueError as error:
-        raise ValueError(f"the token in {path} cannot be used: {error}") from None
+        raise ValueError(f"cannot use the token in {path}: {error}") from None
     _warn_if_shared(path, mode, "token")
     return token
 
@@ -102,7 +102,7 @@ depot_name = click.option(
     default=DEFAULTS.name,
     show_default=True,
     metavar="NAME",
-    help="Name of the depot in tickets, and at the broker. Depots with a --table need different names.",
+    help="Name of the depot in tickets, and on the broker. Depots with a --table need different names.",
 )
 
 
@@ -128,7 +128,7 @@ def depot() -> None:
     default=str(DEFAULTS.listen),
     show_default=True,
     metavar="HOST:PORT",
-    help="Address to listen at; port 0: any free port.",
+    help="Address to listen on; port 0: any free port.",
 )
 @depot_name
 @click.option(
@@ -170,7 +170,7 @@ def depot() -> None:
     "--audit",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="File for a line of JSON about each session.  [default: standard error]",
+    help="Audit log: one JSON line per session.  [default: standard error]",
 )
 @click.option(
     "--data-ports",
@@ -200,7 +200,7 @@ def depot() -> None:
     default=DEFAULTS.most_per_user,
     show_default=True,
     metavar="N",
-    help="The same for each user, or for each client without ticket.",
+    help="Maximum number of sessions at once per user, or per client without a ticket.",
 )
 @click.option(
     "--idle",
@@ -237,11 +237,11 @@ def _serve(
       coget-depot serve --listen 0.0.0.0:4000 --name depot-a --secret-file secret
     """
     if (broker is None) != (token_file is None):
-        raise click.UsageError("--broker and --token-file belong together")
+        raise click.UsageError("--broker and --token-file must be given together")
     access = access_with(broker, token_file) if broker else None
     settings = DepotSettings(clients=tuple(clients), destinations=tuple(destinations), broker=access, **given)
     if settings.clients and not settings.destinations and settings.secret is None:
-        raise click.UsageError("--clients needs --destinations: name the servers that these clients may reach")
+        raise click.UsageError("--clients needs --destinations: give the servers that these clients may reach")
     asyncio.run(serve(settings, lambda place: click.echo(f"coget-depot accepts sessions at {place}")))
 
 
@@ -315,12 +315,12 @@ def _ticket(
     try:
         text = sign(ticket, secret)
     except ValueError as error:
-        raise click.UsageError(f"{error}: name fewer destinations") from None
+        raise click.UsageError(f"{error}: give fewer destinations") from None
     click.echo(f'ticket = "{text}"\nkey = "{key_of(text, secret).hex()}"')
 
 
 def main() -> None:
-    """Run the command; an error of ours becomes a message and an exit status."""
+    """Run the command; convert coget's errors to a message and an exit status."""
     try:
         depot(standalone_mode=True)
     except CoallocError as error:

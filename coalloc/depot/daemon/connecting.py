@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 PAUSE = 0.1
 """Seconds until the next connection is accepted after file descriptors or memory ran out."""
 KEEPALIVE = ((socket.TCP_KEEPIDLE, 60), (socket.TCP_KEEPINTVL, 20), (socket.TCP_KEEPCNT, 6))
-"""Probes that find out within three minutes that the other host is gone."""
+"""Probes that detect within three minutes that the other host is gone."""
 
 
 async def accept(listener: socket.socket) -> tuple[socket.socket, str]:
@@ -34,7 +34,7 @@ async def accept(listener: socket.socket) -> tuple[socket.socket, str]:
             sock, address = await asyncio.get_running_loop().sock_accept(listener)
         except OSError as error:
             if error.errno in EXHAUSTED:
-                log.warning("no connection can be accepted: %s", error.strerror)
+                log.warning("cannot accept connections: %s", error.strerror)
             await asyncio.sleep(PAUSE)
         else:
             return sock, address[0]
@@ -46,7 +46,7 @@ async def connect(
     """Connect to a server or a next depot at these addresses.
 
     :param congestion: congestion control that the client asked for; "" for the depot's
-    :raises DepotFailure: if it cannot be connected
+    :raises DepotFailure: if no connection can be made
     """
     try:
         server = await open_socket(addresses, settings.connect_seconds)
@@ -66,13 +66,13 @@ async def open_socket(addresses: Sequence[AddrInfoType], seconds: float) -> sock
 
 
 def unconnected(place: HostPort, error: OSError) -> DepotFailure:
-    """Return the failure of a session whose next hop cannot be connected."""
+    """Return the failure of a session whose next hop cannot be reached."""
     match error:
         case TimeoutError():
             return DepotFailure("timeout", f"{place} did not answer")
         case ConnectionRefusedError():
             return DepotFailure("refused", f"{place} refused the connection")
-    return DepotFailure("unreachable", f"{place} cannot be reached: {error.strerror or error}")
+    return DepotFailure("unreachable", f"cannot reach {place}: {error.strerror or error}")
 
 
 def prepare(server: socket.socket, congestion: str) -> None:
@@ -90,7 +90,7 @@ def prepare(server: socket.socket, congestion: str) -> None:
 
 
 def keep_alive(sock: socket.socket) -> None:
-    """Send small pieces at once, and find out if the other host is gone."""
+    """Send small pieces at once, and detect whether the other host is gone."""
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in KEEPALIVE:

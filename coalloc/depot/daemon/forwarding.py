@@ -1,6 +1,6 @@
 """The forwarding table of a depot: the next hop of sessions with a loose route, by destination.
 
-The table is a TOML file; the first entry that covers a destination counts, and without one the depot connects the
+The table is a TOML file; the first entry that covers a destination counts, and without one the depot connects to the
 destination itself:
 
     [[next]]
@@ -9,7 +9,7 @@ destination itself:
     ticket = "t1...."    # only if that depot needs one
     key = "0123..."      # the ticket's key, in hexadecimal digits
 
-Names in it count as in `permissions`.
+Names in it are matched as in `permissions`.
 """
 
 import logging
@@ -67,12 +67,12 @@ class ForwardingTable:
                 self._stamp = stamp
                 self._entries = _entries(tomllib.loads(text))
         except OSError as error:
-            raise UsageError(f"the table {self._path} cannot be read: {error.strerror}", "make it readable") from None
+            raise UsageError(f"cannot read the table {self._path}: {error.strerror}", "make it readable") from None
         except (ValueError, TypeError, AttributeError, RecursionError) as error:
-            raise UsageError(f"the table {self._path} is invalid: {error}", FORM) from None
+            raise UsageError(f"invalid table {self._path}: {error}", FORM) from None
 
     async def next_hop(self, to: HostPort, addresses: Sequence[str]) -> NextHop | None:
-        """Return the next hop to a destination with these addresses; None to connect it directly."""
+        """Return the next hop to a destination with these addresses; None to connect to it directly."""
         try:
             self._read_if_changed()
         except UsageError as error:
@@ -102,6 +102,6 @@ def _entry(fields: dict[str, Any]) -> tuple[list[DestinationPattern], NextHop]:
     if not isinstance(destinations, list) or not isinstance(depot, str) or fields.keys() - FIELDS:
         raise ValueError("an entry needs destinations, which are a list, and a depot; ticket and key may follow")
     if ("ticket" in fields) != ("key" in fields):
-        raise ValueError("a ticket and its key belong together")
+        raise ValueError("a ticket and its key must be given together")
     ticket = (fields["ticket"].strip(), bytes.fromhex(fields["key"])) if "ticket" in fields else None
     return list(map(DestinationPattern.parse, destinations)), NextHop(depot_of(depot), ticket)

@@ -149,7 +149,7 @@ class LegBook:
         self._named = _NamedPlaces(known, only)
 
     def take(self) -> Mapping[HostPort, LegUse]:
-        """Return the use of all legs, and begin anew."""
+        """Return the use of all legs, and reset it."""
         taken, self._legs = self._legs, {}
         return taken
 

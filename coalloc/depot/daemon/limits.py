@@ -12,7 +12,7 @@ from coalloc.depot.tickets import Ticket
 __all__ = ["Limits"]
 
 LEAST_BUFFER = 1 << 16
-"""Smaller buffers are of no use: the pipe of a session without buffer holds as many bytes."""
+"""Smaller buffers are of no use: the pipe of a session without a buffer holds as many bytes."""
 
 
 class _TicketUse:
@@ -37,7 +37,7 @@ class Limits:
         self._buffers: Counter[str] = Counter()
         self._tickets: dict[str, _TicketUse] = {}
         self._requests: dict[str, float] = {}
-        """Time at which each request with a proof came, by its session."""
+        """Time of arrival of each request with a proof, by its session."""
 
     def take(self, permission: SessionPermission, header: SessionHeader | None, now: float) -> tuple[Account, int]:
         """Count a session that begins.

@@ -24,16 +24,16 @@ class Metrics:
         """Return all counters.
 
         :param sessions: number of sessions whose bytes are carried now
-        :param pending: number of connections that are no session yet
+        :param pending: number of connections that are not sessions yet
         :param ports: number of open ports
         """
         lines = [
             *_lines("coget_depot_sessions", "gauge", "Sessions whose bytes are carried now.", {"": sessions}),
-            *_lines("coget_depot_pending", "gauge", "Connections that are no session yet.", {"": pending}),
+            *_lines("coget_depot_pending", "gauge", "Connections that are not sessions yet.", {"": pending}),
             *_lines("coget_depot_ports", "gauge", "Open ports.", {"": ports}),
             *_lines("coget_depot_start_time_seconds", "gauge", "Time of the start.", {"": round(self._started, 3)}),
             *_lines("coget_depot_ended_total", "counter", "Sessions that ended.", self.ended, "end"),
-            *_lines("coget_depot_refused_total", "counter", "Requests refused or failed.", self.refused, "reason"),
+            *_lines("coget_depot_refused_total", "counter", "Refused or failed requests.", self.refused, "reason"),
             *_lines("coget_depot_bytes_total", "counter", "Bytes carried in ended sessions.", self.moved, "direction"),
         ]
         return "\n".join([*lines, ""])

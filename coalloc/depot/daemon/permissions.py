@@ -1,6 +1,6 @@
-"""Decisions about who may use a depot, and for which destinations.
+"""Decisions on which clients may use a depot, and for which destinations.
 
-A destination is judged by the addresses that its name resolves to, and only these are connected.
+A destination is judged by the addresses that its name resolves to, and the depot connects only to these.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ MOST_ADDRESSES = 5
 class SessionPermission(NamedTuple):
     """A permission to open one session.
 
-    :param user: user of the ticket, or address of the client without ticket
+    :param user: user of the ticket, or address of a client without a ticket
     :param ticket: None if the depot takes no tickets
     :param key: the ticket's key
     """
@@ -93,7 +93,7 @@ def _in_networks(client: str, settings: DepotSettings) -> bool:
 
 
 async def allowed_addresses(settings: DepotSettings, to: HostPort, ticket: Ticket | None) -> list[AddrInfoType]:
-    """Look a destination up, and return those of its addresses that may be connected.
+    """Look a destination up, and return those of its addresses to which the depot may connect.
 
     :raises DepotFailure: if there is none
     """
@@ -111,7 +111,7 @@ async def allowed_addresses(settings: DepotSettings, to: HostPort, ticket: Ticke
 async def permitted_addresses(
     settings: DepotSettings, to: HostPort, found: Iterable[AddrInfoType]
 ) -> list[AddrInfoType]:
-    """Return those of a host's addresses that may be connected for a broker, under the same rules as for its users."""
+    """Return those of a host's addresses to which a depot may connect for a broker, by the rules for users."""
     has_ticket = settings.secret is not None
     usable = [each for each in found if await _is_permitted(settings, to, str(each[4][0]), has_ticket)]
     return _first_of_each_family(usable)

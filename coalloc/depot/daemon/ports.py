@@ -34,7 +34,7 @@ SWEEP = 5.0
 
 
 def listen(client: socket.socket, request: SessionRequest, ports: tuple[int, int] | None) -> socket.socket:
-    """Return a socket that listens at the address at which the client has reached the depot.
+    """Return a socket that listens on the address at which the client has reached the depot.
 
     :param ports: first and last port to choose from; None for any free one
     :raises DepotFailure: if no port is free, or the peer has an address of the other family
@@ -42,7 +42,7 @@ def listen(client: socket.socket, request: SessionRequest, ports: tuple[int, int
     assert request.port is not None, "the client asks for a port"
     address = carried(client.getsockname()[0])[0]
     if ip_address(address).version != ip_address(carried(request.port.peer)[0]).version:
-        raise DepotFailure("unsupported", f"{request.port.peer} cannot connect to {address}, of the other IP version")
+        raise DepotFailure("unsupported", f"{request.port.peer} cannot connect to {address}: the IP versions differ")
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     choice = range(ports[0], ports[1] + 1) if ports else (0,)
     for port in random.sample(choice, len(choice)):  # so that a late connection seldom meets another client's port

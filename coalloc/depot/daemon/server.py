@@ -88,7 +88,7 @@ def _check_congestion(name: str) -> None:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, name.encode())
         except OSError as error:
             raise UsageError(
-                f"congestion control {name} cannot be used: {error.strerror}",
+                f"cannot use congestion control {name}: {error.strerror}",
                 f"choose one of those in {CONGESTION_CONTROLS} with --congestion",
             ) from None
 
@@ -102,7 +102,7 @@ def _listen(place: HostPort) -> socket.socket:
     except OSError as error:
         listener.close()
         raise UsageError(
-            f"cannot listen at {place}: {error.strerror}", "choose another address or port with --listen"
+            f"cannot listen on {place}: {error.strerror}", "choose another address or port with --listen"
         ) from None
     listener.listen(BACKLOG)
     listener.setblocking(False)
@@ -125,13 +125,13 @@ async def _sweep(depot: Depot) -> None:
 
 
 class _Acceptor:
-    """Accepts connections, and starts a session for each."""
+    """A loop that accepts connections, and starts a session for each."""
 
     def __init__(self, depot: Depot, listener: socket.socket) -> None:
         self._depot = depot
         self._listener = listener
         self._pending: dict[asyncio.Task[None], str] = {}
-        """Tasks of connections that are no session yet, with the client's address."""
+        """Tasks of connections that are not sessions yet, with the client's address."""
         self._by_client: Counter[str] = Counter()
 
     async def run(self) -> None:
@@ -171,7 +171,7 @@ class _Acceptor:
             await asyncio.sleep(0.05)
 
     async def cancel(self) -> None:
-        """End all ports, and all connections that are no session yet."""
+        """End all ports, and all connections that are not sessions yet."""
         tasks = [*self._depot.ports, *self._pending]
         for task in tasks:
             task.cancel()

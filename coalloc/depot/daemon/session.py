@@ -95,7 +95,7 @@ class DepotSession:
     async def run(self, pending: int) -> None:
         """Carry out the session until its bytes are carried by the pump, or it has failed.
 
-        :param pending: number of connections that are no session yet
+        :param pending: number of connections that are not sessions yet
         """
         try:
             async with asyncio.timeout(self._depot.settings.header_seconds):
@@ -147,7 +147,7 @@ class DepotSession:
             return LogisticalSession()
         if data[:1].isalpha():
             return HttpConnect()
-        raise DepotFailure("malformed", "the client speaks no protocol of a depot")
+        raise DepotFailure("malformed", "the client uses no protocol that depots support")
 
     async def _begin(self, opening: Opening) -> None:
         now = time.time()
@@ -166,7 +166,9 @@ class DepotSession:
         """Open a port for the client, answer with its number, and leave the session to it."""
         now, request = time.time(), header.request
         if len(request.route) > 1 or request.loose or request.buffer or opening.rest:
-            raise DepotFailure("unsupported", "a port needs a route of one depot, without buffer and first bytes")
+            raise DepotFailure(
+                "unsupported", "a data port does not support several depots, a loose route, a buffer or first bytes"
+            )
         granted = permission(self._depot.settings, self._peer, opening, now)
         self._user = granted.user
         self._depot.limits.take(granted, header, now)
@@ -185,7 +187,7 @@ class DepotSession:
         PortSession(self._depot, self._client, self._peer, listener, request, granted, addresses).start()
 
     async def _connect_on(self, opening: Opening, granted: SessionPermission) -> tuple[socket.socket, _Hop]:
-        """Connect the next hop, send it what is for it, and answer the client; return its connection, and the hop."""
+        """Connect to the next hop, send header and first bytes, and answer the client; return connection and hop."""
         hop = await self._next_hop(opening, granted)
         try:
             server, legs = await self._open(hop, opening)
@@ -207,7 +209,7 @@ class DepotSession:
         return server, hop
 
     async def _open(self, hop: _Hop, opening: Opening) -> tuple[socket.socket, tuple[float, ...]]:
-        """Connect the next hop, and send it what is for it; return the connection, and the seconds of the legs."""
+        """Connect to the next hop, and send header and first bytes; return the connection, and the legs' seconds."""
         began = self._loop.time()
         server = await self._connect(hop, opening.header)
         legs: tuple[float, ...] = (round(self._loop.time() - began, 6),)
@@ -221,7 +223,7 @@ class DepotSession:
         return server, legs
 
     async def _send_first(self, server: socket.socket, hop: _Hop, rest: bytes) -> None:
-        """Send the next hop the header that is for it, and the first bytes of the session."""
+        """Send the next hop its header, and the first bytes of the session."""
         try:
             first = (hop.header.encode() if hop.header else b"") + rest
             async with asyncio.timeout(self._seconds(hop)):
@@ -229,7 +231,7 @@ class DepotSession:
         except ValueError as error:
             raise DepotFailure("malformed", str(error)) from None
         except TimeoutError:
-            raise DepotFailure("timeout", f"{hop.place} takes no bytes") from None
+            raise DepotFailure("timeout", f"{hop.place} accepts no bytes") from None
         except OSError as error:
             raise DepotFailure("unreachable", f"{hop.place} failed: {error.strerror}") from None
 
@@ -247,7 +249,7 @@ class DepotSession:
         return self._brokers_hop(opening, known, direct) or direct
 
     def _brokers_hop(self, opening: Opening, addresses: Sequence[str], direct: _Hop) -> _Hop | None:
-        """Return the next depot in the broker's table; None if the server should be connected directly.
+        """Return the next depot in the broker's table; None to connect to the server directly.
 
         :param addresses: numeric addresses of the server
         """
@@ -265,12 +267,12 @@ class DepotSession:
     def _own_header(self, chosen: NextHop, to: HostPort, header: SessionHeader | None) -> SessionHeader:
         """Return the header for a next hop that this depot has chosen.
 
-        :raises DepotFailure: if the session has been here before
+        :raises DepotFailure: if the session has already passed this depot
         """
         name = self._depot.settings.name
         visited = header.request.visited if header else ()
         if name in visited or len(visited) >= MOST_HOPS:
-            raise DepotFailure("loop", f"the session comes to the depot {name} for the second time")
+            raise DepotFailure("loop", f"the session has already passed the depot {name}")
         request = SessionRequest(
             session=header.request.session if header else secrets.token_hex(16),
             route=(chosen.depot,),

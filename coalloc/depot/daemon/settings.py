@@ -13,7 +13,7 @@ __all__ = ["DepotSettings"]
 class DepotSettings(NamedTuple):
     """Settings of a depot.
 
-    :param listen: address to accept connections at
+    :param listen: address on which to accept connections
     :param name: name of the depot in tickets
     :param secret: secret shared with the broker; None if the depot takes no tickets
     :param clients: networks of permitted clients; empty: with a secret, all that have a ticket, else this machine
@@ -24,12 +24,12 @@ class DepotSettings(NamedTuple):
     :param data_ports: first and last port to open for clients that ask for one; None for any free one
     :param congestion: congestion control of outgoing connections; "" for the system's
     :param most_sessions: maximum number of sessions at once
-    :param most_per_user: the same for each user, or for each client without ticket
+    :param most_per_user: the same for each user, or for each client without a ticket
     :param buffer_per_session: maximum bytes of the buffers that a session may ask for
     :param buffer_per_user: the same for all sessions of a user
     :param buffer_in_all: the same for all sessions
     :param header_seconds: time for a client to send its request
-    :param connect_seconds: time to connect the next hop
+    :param connect_seconds: time to connect to the next hop
     :param idle_seconds: time without any byte after which a session is reset
     :param drain_seconds: time for running sessions to end when the depot shuts down
     :param refresh_seconds: time between two reports to the broker

@@ -24,7 +24,7 @@ FailureCode = Literal[
 - ticket: the ticket is missing, forged, expired, used up, or for something else
 - loop: the route leads through a depot twice
 - busy, closing: a limit is reached, or the depot is shutting down
-- unknown_host, unreachable, refused, timeout: the next hop cannot be connected
+- unknown_host, unreachable, refused, timeout: the next hop cannot be reached
 """
 CONNECTING: frozenset[FailureCode] = frozenset({"unknown_host", "unreachable", "refused", "timeout"})
 """Failures of the next hop, not of the depot that reports them."""

@@ -44,7 +44,7 @@ class HttpConnect:
         """Process bytes from the client.
 
         :returns: bytes to send, and the opening once it is complete
-        :raises DepotFailure: if they are malformed, or ask for something else than a tunnel
+        :raises DepotFailure: if they are malformed, or ask for anything but a tunnel
         """
         self._data += data
         head, end, rest = self._data.partition(b"\r\n\r\n")
@@ -94,7 +94,7 @@ def _fields(lines: list[str]) -> dict[str, str]:
     for line in lines:
         field = FIELD.fullmatch(line)
         if not field:
-            raise ValueError("a header field is invalid")
+            raise ValueError("invalid header field")
         if fields.setdefault(field[1].lower(), field[2]) != field[2] and field[1].lower() == "proxy-authorization":
             raise ValueError("it has two tickets")
     if "transfer-encoding" in fields or fields.get("content-length", "0") != "0":

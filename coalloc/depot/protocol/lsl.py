@@ -1,4 +1,4 @@
-"""Sessions with our own header, a depot's side. Pure."""
+"""Sessions with the header of `session_header`, a depot's side. Pure."""
 
 from coalloc.depot.protocol.failures import DepotFailure
 from coalloc.depot.protocol.opening import Opening

@@ -12,7 +12,7 @@ A client sends the header and its first payload in one flight:
 Each pass is a ticket and a proof: the HMAC-SHA256 of the request and of the hop's position, by a key that only the
 ticket's owner and the depot know. So a ticket that was overheard on the network opens nothing, and a request cannot be
 altered. The proof for a later depot also covers a link, which the depot before it computes with its own key, and sends
-along. So whoever overhears a header cannot take a short cut to a later depot. Each depot answers once the next one has
+along. So an overheard header does not open a later depot directly. Each depot answers once the next one has
 answered, or once the destination is connected:
 
     0   4   magic
@@ -68,6 +68,14 @@ LONGEST_MESSAGE = 500
 LARGEST = 1e15
 SESSION = re.compile(r"[0-9a-f]{32}")
 CONGESTION = re.compile(r"[0-9a-z_-]{0,15}")
+KINDS: Mapping[type, str] = {
+    bool: "a boolean",
+    dict: "an object",
+    int: "a whole number",
+    list: "a list",
+    str: "a string",
+}
+"""Names of JSON types in messages."""
 
 Field = TypeVar("Field")
 
@@ -149,9 +157,9 @@ class SessionRequest(NamedTuple):
 
 
 class Pass(NamedTuple):
-    """The permission of one hop: a ticket and a proof that the client is its owner; both empty without ticket.
+    """The permission of one hop: a ticket and a proof that the client is its owner; both empty without a ticket.
 
-    :param link: what the depot before this one has added; empty at the first depot, and after one without ticket
+    :param link: what the depot before this one has added; empty at the first depot, and after one without a ticket
     """
 
     ticket: str = ""
@@ -193,7 +201,7 @@ class SessionHeader(NamedTuple):
     def forwarded(self, key: bytes | None) -> "SessionHeader":
         """Return the header for the next depot of the route.
 
-        :param key: key of this depot's ticket; None without ticket
+        :param key: key of this depot's ticket; None without a ticket
         """
         following, *others = self.passes[1:]
         return self._replace(passes=(following._replace(link=_link(key, self.hop + 1, self.raw)), *others))
@@ -302,7 +310,7 @@ def _link(key: bytes | None, hop: int, raw: bytes) -> str:
 
 
 def credentials(raw: bytes, tickets: Sequence[tuple[str, bytes] | None]) -> tuple[Pass, ...]:
-    """Return the passes of all hops, from the ticket and key for each; None for a hop without ticket."""
+    """Return the passes of all hops, from the ticket and key for each; None for a hop without a ticket."""
     passes, before = [], None
     for hop, each in enumerate(tickets):
         passes.append(Pass(each[0], prove(each[1], hop, raw, _link(before, hop, raw))) if each else Pass())
@@ -338,13 +346,13 @@ def _json(raw: bytes, kind: type[Field]) -> Field:
     try:
         return _typed({"the message": json.loads(raw)}, "the message", kind)
     except (ValueError, RecursionError):
-        raise DepotFailure("malformed", f"the message is not a JSON {kind.__name__}") from None
+        raise DepotFailure("malformed", f"the message is not {KINDS[kind]} in JSON") from None
 
 
 def _typed(fields: Mapping[str, Any], name: str, kind: type[Field]) -> Field:
     value = fields.get(name)
-    if type(value) is not kind:  # a bool is no int here
-        raise ValueError(f"{name} is not a {kind.__name__}")
+    if type(value) is not kind:  # a bool does not count as an int
+        raise ValueError(f"{name} is not {KINDS[kind]}")
     return value
 
 
@@ -370,4 +378,4 @@ def _pass_fields(value: object) -> tuple[str, str, str]:
     match value:
         case [str() as ticket, str() as proof, str() as link]:
             return ticket, proof, link
-    raise ValueError("a pass is not a ticket, a proof and a link")
+    raise ValueError("a pass must consist of a ticket, a proof and a link")

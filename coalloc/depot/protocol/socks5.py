@@ -46,7 +46,7 @@ class Socks5:
         """Process bytes from the client.
 
         :returns: bytes to send, and the opening once it is complete
-        :raises DepotFailure: if they are malformed, or ask for something else than a connection
+        :raises DepotFailure: if they are malformed, or ask for anything but a connection
         """
         self._data += data
         reply = b""

@@ -55,7 +55,7 @@ def draw(path: Path, network: Network, plan: TransferPlan, bars: Sequence[Bar]) 
         try:
             figure.savefig(path, dpi=150, metadata=metadata)
         except OSError as error:
-            raise SinkError(f"{path} cannot be written: {error.strerror}", "name another file") from None
+            raise SinkError(f"cannot write to {path}: {error.strerror}", "choose another file") from None
 
 
 def _figure(network: Network, plan: TransferPlan, bars: Sequence[Bar]) -> "Figure":

@@ -78,9 +78,11 @@ def parse(url: str) -> Address:
         parts = urlsplit(f"//{authority}")
         host, port = parts.hostname, parts.port
     except ValueError:
-        raise UsageError(f"{shown}: the host or port is invalid", "write ftp://HOST:PORT/PATH") from None
+        raise UsageError(f"{shown}: invalid host or port", "write ftp://HOST:PORT/PATH") from None
     if scheme.lower() not in PORTS or not host or not path:
-        raise UsageError(f"{shown} names no file at a GridFTP server", "write ftp://HOST/PATH or gsiftp://HOST/PATH")
+        raise UsageError(
+            f"{shown} does not name a file on a GridFTP server", "write ftp://HOST/PATH or gsiftp://HOST/PATH"
+        )
     login = {}
     if parts.username is not None:
         login = {"user": _decode(parts.username), "password": _decode(parts.password or "")}

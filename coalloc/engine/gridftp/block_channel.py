@@ -1,10 +1,10 @@
-"""Reception of ranges over one persistent data connection (MODE E), which the server makes to us.
+"""Reception of ranges over one persistent data connection (MODE E), which the server opens.
 
 In stream mode, each range needs a new data connection. From a distant server, this costs round trips and TCP's slow
 start, which takes capacity from other connections on the link without using all of it. In MODE E, ranges are requested
 ahead and follow each other without a pause. Requested bytes that are no longer wanted are skipped, if there are few;
 otherwise the connection is closed. `sharing` decides which session fetches which range; `source` handles servers that
-cannot connect to us.
+cannot connect to this machine.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from coalloc.util.tcp_info import path_state_of
 __all__ = ["BlockChannel", "BlockModeUnavailable"]
 
 CONNECT_BACK_SECONDS, CONNECT_BACK_TRIPS = 2.0, 4.0
-"""Time limit for the server to connect to us, in seconds or round trips, whichever is longer. A firewall may drop the
+"""Time limit for the server to connect, in seconds or round trips, whichever is longer. A firewall may drop the
 connection without an answer; one lost packet delays the server by a second.
 """
 SKIPPED, SKIPPED_SECONDS = 1 << 20, 1.0
@@ -36,11 +36,11 @@ SKIPPED, SKIPPED_SECONDS = 1 << 20, 1.0
 
 
 class BlockModeUnavailable(Exception):
-    """A server without MODE E, or one that cannot connect to us or keep a connection. Internal: use stream mode."""
+    """A server without MODE E, or one that cannot connect to this machine or keep a connection. Use stream mode."""
 
 
 class BlockChannel:
-    """A data connection that the server makes to us, on which it sends one range after another.
+    """A data connection that the server opens, and on which it sends one range after another.
 
     After a failure, neither the channel nor its session can be used, as it is unknown to which command the next reply
     belongs.
@@ -197,7 +197,7 @@ class BlockChannel:
 
 
 def translated(local: str, peer: str) -> bool:
-    """Return whether our address is private and the server's is public, so that the server cannot connect to us.
+    """Return whether this machine's address is private and the server's is public, so that the server cannot connect.
 
     >>> translated("10.0.0.7", "192.0.2.1"), translated("10.0.0.7", "8.8.8.8"), translated("8.8.4.4", "8.8.8.8")
     (False, True, False)

@@ -77,12 +77,12 @@ class BlockReader:
 
     def _begin(self, descriptor: int, count: int, offset: int) -> list[Block | EndOfData | EndOfFile]:
         if descriptor & self.ERROR:
-            raise ServerSays("the server marked a block as suspect", "try again, or without --streams")
+            raise ServerSays("the server marked a block as suspect", "try again, or leave out --streams")
         self._blocks += 1
         if self._blocks > self.SPARE_BLOCKS + self._bytes // self.LEAST_BLOCK:
             raise LimitExceeded(
                 f"the server sends blocks of only {self._bytes / self._blocks:.0f} bytes on average",
-                "use another replica, or tell the server's owner",
+                "use another replica, or tell the server's admin",
             )
         ends: list[Block | EndOfData | EndOfFile] = []
         if descriptor & self.EOF:

@@ -209,9 +209,9 @@ class ControlConnection(asyncio.Protocol):
 
     def _silence(self, seconds: float) -> SourceError:
         if self._greeting.done():
-            return Stalled(f"{self.where} gave no answer for {seconds:g} s", "try again later")
+            return Stalled(f"{self.where} did not answer for {seconds:g} s", "try again later")
         return NoGreeting(
-            f"{self.where} accepts the connection but says nothing",
+            f"{self.where} accepts the connection but sends nothing",
             "check that this is the port of a GridFTP server, and that the server is not overloaded",
         )
 
@@ -280,7 +280,7 @@ class ControlConnection(asyncio.Protocol):
         if self._preliminaries > MOST_PRELIMINARIES:
             raise LimitExceeded(
                 f"it sent more than {MOST_PRELIMINARIES} preliminary replies to one command",
-                "use another replica, or tell the server's owner",
+                "use another replica, or tell the server's admin",
             )
 
     def _greeted(self, reply: Reply) -> None:

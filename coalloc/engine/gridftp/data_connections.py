@@ -60,9 +60,9 @@ class ComingConnection:
         return self._made.result() if done else None
 
     @property
-    def may_stand(self) -> bool:
-        """Return whether it is open, or still being made, and the server has sent nothing on it yet."""
-        return not self._made.done() or (self.sock is not None and _stands(self.sock))
+    def looks_usable(self) -> bool:
+        """Return True while the connection is being made, or is open and unused."""
+        return not self._made.done() or (self.sock is not None and _is_unused(self.sock))
 
     def close(self) -> None:
         """Close it, or stop making it; may be called twice."""
@@ -109,7 +109,7 @@ class DataConnections:
                 self.forget()
                 raise
             self._prepared = None
-            if coming.may_stand:
+            if coming.looks_usable:
                 return coming
             coming.close()  # a port opened long ago may be closed again
         reply = self._control.submit(self.command)
@@ -166,9 +166,9 @@ class DataConnections:
         )
 
     async def allowed_hosts(self) -> set[IPv4Address | IPv6Address]:
-        """Return the addresses that may send data: of the URL's host, and of the data hosts of user and server record.
+        """Return the addresses that may send data: those of the URL's host and of the permitted data hosts.
 
-        Of the URL's host, addresses that are more internal than that of the server that answered are left out.
+        Addresses of the URL's host that are more internal than that of the server that answered are left out.
         """
         dialer, most = self._options.dialer, class_of(self._control.peer)
         own = await dialer.addresses(self._address.host)
@@ -188,12 +188,12 @@ class DataConnections:
 
 
 def _noted(task: asyncio.Task[Any]) -> None:
-    """Mark the failure of a task as retrieved; whoever waits for the connection receives it."""
+    """Mark the failure of a task as retrieved; the task that waits for the connection receives it."""
     if not task.cancelled():
         task.exception()
 
 
-def _stands(data: socket.socket) -> bool:
+def _is_unused(data: socket.socket) -> bool:
     """Return whether a connection is still open, and the server has sent nothing on it yet."""
     try:
         data.recv(1, socket.MSG_PEEK)

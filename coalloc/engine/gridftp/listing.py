@@ -59,7 +59,7 @@ unique=None)]
         if self._bytes > MOST_LISTED or self._entries + self._nameless > MOST_ENTRIES:
             raise LimitExceeded(
                 f"its listing has more than {MOST_ENTRIES} entries or {MOST_LISTED} bytes",
-                "name a directory with fewer entries, or the files one by one",
+                "choose a directory with fewer entries, or give the files one by one",
             )
         return found
 

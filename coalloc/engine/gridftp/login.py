@@ -1,4 +1,4 @@
-"""A login at one server: the control connection, the server's features, and the protection of data connections.
+"""A login to one server: the control connection, the server's features, and the protection of data connections.
 
 If the server allows, all commands are sent together, ahead of its greeting, since with a distant server each round trip
 costs more than all else. Subclasses define the purpose of a login: `session` fetches one file, `storage` changes names,
@@ -145,7 +145,7 @@ class GridFTPLogin:
         # A server that needs no password answers the pipelined PASS with 202 or an error.
         refused = user if not user.positive else password
         if user.code != 230 and not (user.positive and password.code in (202, 230)):
-            raise refusal(refused, f"login as {self.address.user} at {self.control.where}")
+            raise refusal(refused, f"login to {self.control.where} as {self.address.user}")
 
     async def locate(self, path: str) -> Address:
         """Return the address of a path, if the server receives the path unchanged.

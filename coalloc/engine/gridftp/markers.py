@@ -93,4 +93,4 @@ class Progress:
 
 
 def _too_much(what: str) -> LimitExceeded:
-    return LimitExceeded(f"the server sends {what}", "use another server, or tell its owner")
+    return LimitExceeded(f"the server sends {what}", "use another server, or tell its admin")

@@ -26,7 +26,7 @@ DISK = (
     (r"no space|disk full|quota|insufficient (disk|storage)", NoSpace, "make room there, or ask for more"),
     (r"name too long", Unsupported, "choose a shorter name"),
     (r"not empty", NotEmpty, "delete its content first"),
-    (r"is a directory|IS_A_DIRECTORY", IsDirectory, "name a file in it"),
+    (r"is a directory|IS_A_DIRECTORY", IsDirectory, "give the path of a file in it"),
     (r"not a directory|NOT_A_DIRECTORY", NotDirectory, "check the path"),
     (r"(file|already) exists|PATH_EXISTS", AlreadyThere, "choose another name, or delete the existing one"),
 )
@@ -52,7 +52,7 @@ def refusal(reply: Reply, thing: str) -> SourceError:
         if _matches(words, reply):
             return error(message, remedy)
     if _matches(FORBIDDEN, reply):
-        return PermissionRefused(message, "ask the owner for access, or log in: ftp://USER:PASSWORD@HOST/...")
+        return PermissionRefused(message, "ask the admin for access, or log in: ftp://USER:PASSWORD@HOST/...")
     missing = _matches(MISSING, reply)
     if missing or reply.code in (550, 553) or _matches(OF_NO_USE, reply):
         remedy = "check the path: after the host, it begins at the server's root"

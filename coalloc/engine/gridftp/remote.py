@@ -1,4 +1,4 @@
-"""A replica whose bytes go to another server, not to us; it has the same contract as other sources.
+"""A replica whose bytes go to another server, not to this machine; it has the same contract as other sources.
 
 Ranges are copied in short slices, two at a time, so that a running range can be shortened, and progress is reported
 often.
@@ -63,7 +63,7 @@ class RemoteSource(Source):
         """Ranges that this source may have written at the sink, wanted or not."""
 
     async def open(self) -> Stat:
-        """Log in at both servers; return the source's answer."""
+        """Log in to both servers; return the source's answer."""
         stat = await self._replica.open()
         await self._usable_pair()
         return stat

@@ -27,7 +27,7 @@ class Security(Protocol):
         ...
 
     async def authenticate(self, control: ControlConnection, pipelined: bool) -> None:
-        """Authenticate us to the server, and set `control.protection`."""
+        """Authenticate the user to the server, and set `control.protection`."""
         ...
 
     async def admitted(self, control: ControlConnection) -> None:
@@ -49,4 +49,4 @@ class Security(Protocol):
 
 
 class LoginAgain(ConnectionLost):
-    """A login that has to begin anew, with another mode of data channel authentication."""
+    """A login that has to be repeated with another mode of data channel authentication."""

@@ -88,7 +88,7 @@ class Session(GridFTPLogin):
     async def _ended_well(self, transfer: PendingReply) -> bool:
         """Return whether a transfer ended well; answers to later commands then show the state after it.
 
-        A server that answers later commands during the transfer sends something else than 226 first.
+        A server that answers later commands during the transfer sends something other than 226 first.
         """
         return (await self.control.reply(transfer)).code == 226
 
@@ -109,7 +109,7 @@ class Session(GridFTPLogin):
         if not self.address.path.isascii():
             self._check_name(listed)
         if known.get("type", "").lower() in ("dir", "cdir", "pdir"):
-            raise NoSuchFile(f"{self.address.shown} is a directory", "name a file in it")
+            raise NoSuchFile(f"{self.address.shown} is a directory", "give the path of a file in it")
         length_text = known.get("size") or (size.lines[0].strip() if size.code == 213 else "")
         if not length_text and not size.positive:
             raise refusal(size, self.address.shown)

@@ -38,9 +38,9 @@ log = logging.getLogger(__name__)
 class GridFTPFindings:
     """Findings that the sessions with one replica share.
 
-    `pipelined`: the server accepts pipelined commands. `connects_back`: it can connect to us; None if not tried yet.
-    `rtt`: round-trip time in seconds, once the server was reached. `begun`: number of fetches so far, of which
-    `running` have not ended.
+    `pipelined`: the server accepts pipelined commands. `connects_back`: it can connect to this machine; None if
+    not tried yet. `rtt`: round-trip time in seconds, once the server was reached. `begun`: number of fetches so far, of
+    which `running` have not ended.
     """
 
     rtt: float | None = None
@@ -164,10 +164,11 @@ class GridFTPSource(Source):
                 self._drop()
             if self._known.connects_back is None:
                 self._known.connects_back = False
-                log.debug("%s cannot connect to us: one stream", self._address.shown)
+                log.debug("%s cannot connect to this machine: one stream", self._address.shown)
             if self._number >= self.options.streams:
                 raise Unsupported(
-                    f"{self._address.shown}: the server cannot connect to us", "allow its connections in the firewall"
+                    f"{self._address.shown}: the server cannot connect to this machine",
+                    "allow its connections in the firewall",
                 ) from None
             return False
         if channel.reused:

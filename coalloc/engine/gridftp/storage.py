@@ -212,7 +212,7 @@ class Storage(GridFTPLogin):
 
 
 async def open_storage(url: str, options: EngineOptions, proxy: Path | None = None) -> Storage:
-    """Log in at the server of a URL.
+    """Log in to the server of a URL.
 
     :param proxy: the file of the proxy to show, in place of the user's usual one
     """

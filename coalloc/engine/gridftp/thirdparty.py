@@ -39,7 +39,7 @@ UNPROTECTED: Sequence[DataMode] = ("N",)
 DELEGATED: Sequence[DataMode] = ("A",)
 """Each server shows the other a delegated proxy: used if a server requires it, and both hosts may get one."""
 WINDOW = 64
-"""Maximum number of files under way at once. If a file fails in the middle, all later ones have to begin anew."""
+"""Maximum number of files under way at once. If a file fails in the middle, all later ones have to start again."""
 LOOKS = 4
 """Number of checks for progress within the stall time."""
 
@@ -140,7 +140,7 @@ class ThirdParty:
         on disk; an exception that it raises ends the copy.
 
         If a file fails after it has begun, or is cancelled, this pair is no longer `usable`, and all other files under
-        way fail, too: until they are copied anew, their content at the sink is undefined.
+        way fail, too: until they are copied again, their content at the sink is undefined.
 
         :raises NoSuchFile: (or another refusal) by the source or the sink; its message names the server
         :raises ReplicaChanged: when the source has more or fewer than `size` bytes
@@ -192,7 +192,7 @@ class ThirdParty:
             return
         if self._loop.time() - self._moved > self._stall_seconds:
             ends = f"{self.source.control.where} to {self.sink.control.where}"
-            self.fail(Stalled(f"nothing has moved from {ends} for {self._stall_seconds:g} s", "try again later"), True)
+            self.fail(Stalled(f"no data moved from {ends} for {self._stall_seconds:g} s", "try again later"), True)
         else:
             self._look = self._loop.call_later(self._stall_seconds / LOOKS, self._look_now)
 
@@ -228,7 +228,7 @@ class ThirdParty:
 
     def close(self) -> None:
         """Close both sessions, and end all transfers under way; may be called twice."""
-        self.fail(ConnectionLost("the copy was ended", "connect again"))
+        self.fail(ConnectionLost("the copy was stopped", "connect again"))
 
 
 async def open_third_party(
@@ -239,7 +239,7 @@ async def open_third_party(
     stall_seconds: float = 30.0,
     sink_options: EngineOptions | None = None,
 ) -> ThirdParty:
-    """Log in at the servers of two URLs, and connect them to each other.
+    """Log in to the servers of two URLs, and connect them to each other.
 
     :param options: options for the source, and for the sink unless `sink_options` are given
     :param proxies: the files of the proxies to show to source and sink; None for the user's usual one

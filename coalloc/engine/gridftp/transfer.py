@@ -151,7 +151,7 @@ class RangeTransfer:
             self._finish()
 
     def _broken(self, error: Exception) -> None:
-        """Fail the whole pair, as the connection still contains bytes of this range, where the next file should begin.
+        """Fail both sessions: unread bytes of this range are still on the data connection.
 
         If the error may only be a consequence of the other server's failure, wait for that server's reply first.
         """

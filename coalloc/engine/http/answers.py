@@ -144,7 +144,7 @@ def refusal(status: int, reason: str, headers: Headers, shown: str, hidden: Call
     """
     message = f"{shown}: the server says {status} {hidden(reason)}".rstrip()
     if status in (401, 403):
-        return PermissionRefused(message, "ask the owner for access, or log in: https://USER:PASSWORD@HOST/...")
+        return PermissionRefused(message, "ask the admin for access, or log in: https://USER:PASSWORD@HOST/...")
     if status == 407:
         return PermissionRefused(message, "give user and password of the proxy in HTTP_PROXY or HTTPS_PROXY")
     if status in (404, 410):

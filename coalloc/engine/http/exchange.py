@@ -93,7 +93,7 @@ class HTTPExchange:
 
     @property
     def secure(self) -> bool:
-        """Return whether the last response and all redirects to it came by https."""
+        """Return whether the last response and all redirects to it came over https."""
         return all(each.scheme == "https" for each in self._chain)
 
     def refusal(self, answer: Answer) -> SourceError:
@@ -117,7 +117,7 @@ class HTTPExchange:
             await answer.aclose()
 
     def detach(self, answer: Answer) -> PlainAnswer | None:
-        """Give up a response and its connection, for another exchange; None if it came by httpx or cannot be kept."""
+        """Give up a response and its connection, for another exchange; None if it came over httpx or cannot be kept."""
         if isinstance(answer, PlainAnswer) and answer.keeps and self._plain and self._plain.detach():
             return answer
         return None
@@ -198,8 +198,8 @@ class HTTPExchange:
             raise Unsupported(f"{self.shown}: invalid redirect to {redact(str(url))}", "use another replica")
         if old.scheme == "https" and url.scheme == "http" and not self._options.vouched:
             raise PermissionRefused(
-                f"{self.shown}: a redirect leads from https to {redact(str(url))}, and no checksum is known",
-                "give the checksum with --checksum, or name a Metalink by https",
+                f"{self.shown} redirects from https to {redact(str(url))}, and the file has no trusted checksum",
+                "give one with --checksum, or use a Metalink fetched over https",
             )
         if _origin(old) != _origin(url):
             return _RequestTarget(url, place.policy.named_by(_server_of(answer)), {})
@@ -269,7 +269,7 @@ class HTTPExchange:
             case ssl.SSLCertVerificationError():
                 return PermissionRefused(
                     f"{self.shown}: the server's certificate is not trusted: {self.hidden(error.verify_message)}",
-                    "name the file of the authority that signed it in SSL_CERT_FILE; if it has expired, tell its owner",
+                    "set SSL_CERT_FILE to the certificate of its authority; if it has expired, tell its admin",
                 )
             case ssl.SSLError() | httpcore.LocalProtocolError():
                 return self._not_http(error)

@@ -136,7 +136,7 @@ class PlainConnection:
 
 
 class _Pausing(asyncio.Protocol):
-    """The protocol of a connection that nobody has taken over yet: it does not read."""
+    """The protocol of a connection that has not been taken over yet: it does not read."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)

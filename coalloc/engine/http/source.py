@@ -281,7 +281,7 @@ class HTTPSource(Source):
         if where is None or where[:2] != (start, end):
             sent = self._server.hidden(answer.headers.get("content-range", "no Content-Range"))
             raise Unsupported(
-                f"{self._shown}: asked for bytes {start}-{end - 1}, the server sent {sent}",
+                f"{self._shown}: the server sent {sent} instead of bytes {start}-{end - 1}",
                 "use another replica",
             )
         if self._agreed and where[2] not in (None, self._agreed.size):

@@ -271,7 +271,7 @@ class _Secured(httpcore.AsyncNetworkStream):
     async def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
     ) -> httpcore.AsyncNetworkStream:
-        raise Unsupported("a proxy that is itself reached by https:// cannot be used", "name one by http://")
+        raise Unsupported("coget does not support proxies reached over https://", "give one with an http:// address")
 
     def get_extra_info(self, info: str) -> Any:
         if info == "is_readable":

@@ -1,4 +1,4 @@
-"""Files in one user's directory, each locked (flock) by the process that made it, so that its life can be checked.
+"""Files in one user's directory, each locked (flock) by the process that made it, so that others see whether it lives.
 
 A process removes its files when it releases them; files of killed processes are found unlocked and removed. No other
 user can open such a file (mode 0600), and thus lock it.
@@ -52,7 +52,7 @@ class Claims(NamedTuple):
         try:
             found = os.fstat(directory)
             if found.st_uid != os.geteuid() or found.st_mode & 0o022:
-                raise PermissionError(f"{self.path} is not ours alone")
+                raise PermissionError(f"{self.path} belongs to another user, or others can write to it")
             if found.st_mode & self.mode != self.mode:  # the umask removed some bits
                 os.fchmod(directory, self.mode)
             yield directory

@@ -45,7 +45,7 @@ PATIENCE = 30.0
 SEEN = 1000
 """Maximum number of entries read from a directory, as a user could make a million to slow others down."""
 LINES: WeakValueDictionary[tuple[Path, str], asyncio.Lock] = WeakValueDictionary()
-"""Locks by folder and server: only the task that holds the lock stands in line for this process."""
+"""Locks by directory and server: only the task that holds the lock stands in line for this process."""
 
 
 class Lease:
@@ -90,7 +90,7 @@ class Slots(NamedTuple):
 
     @property
     def usable(self) -> bool:
-        """Return whether slots can be counted in the folder."""
+        """Return whether slots can be counted in the directory."""
         with suppress(OSError), self._claims.opened():
             return True
         return False
@@ -106,7 +106,7 @@ class Slots(NamedTuple):
 
     @property
     def _claims(self) -> Claims:
-        """This user's files."""
+        """The files with which this user's processes hold or wait for slots."""
         return Claims(self.folder / str(os.geteuid()), 0o755) if self._is_shared else Claims(self.folder)
 
     def take(self, server: str) -> Lease | None:
@@ -207,7 +207,7 @@ def _names_of(user: str, folder: Path) -> list[str]:
     directory = os.open(folder / user, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         if str(os.fstat(directory).st_uid) != user:
-            raise PermissionError(f"{folder / user} is another user's")
+            raise PermissionError(f"{folder / user} belongs to another user")
         with os.scandir(directory) as entries:
             return [entry.name for entry in islice(entries, SEEN)]
     finally:

@@ -94,7 +94,7 @@ def _whole(text: str) -> int:
 
 def _one_of(word: str, words: tuple[str, ...]) -> str:
     if word not in words:
-        raise ValueError(f"{word!r} is none of {', '.join(words)}")
+        raise ValueError(f"{word!r} is not one of {', '.join(words)}")
     return word
 
 

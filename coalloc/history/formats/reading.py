@@ -5,6 +5,7 @@ import gzip
 import io
 import sqlite3
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from itertools import chain
@@ -51,7 +52,7 @@ def read_log(path: Path, most: int | None = None, databases: bool = True) -> Tra
             return _log(path, _lines(path, text, most))
     except (OSError, EOFError, zlib.error, sqlite3.Error, csv.Error, OverflowError) as error:
         why = getattr(error, "strerror", None) or error
-        raise UsageError(f"{path} cannot be read: {why}", "give a complete log of transfers") from None
+        raise UsageError(f"cannot read {path}: {why}", "give a complete log of transfers") from None
     except UnicodeDecodeError:
         raise UsageError(f"{path} is not text", f"give {FORMATS}") from None
 
@@ -84,8 +85,8 @@ def _log(path: Path, text: Iterator[str]) -> TransferLog:
     if first.startswith(aria2.FIRST):
         return aria2.read(lines)
     header = [name.strip() for name in next(csv.reader([first]), [])]
-    if len(set(header)) < len(header):
-        raise UsageError(f"{path} has two columns with the same name", "name each column once")
+    if twice := next((name for name, count in Counter(header).items() if count > 1), None):
+        raise UsageError(f"{path}: duplicate column {twice}", "rename one")
     rows = _rows(text, number)
     for names, read in published.KNOWN.items():
         if set(names) <= set(header):

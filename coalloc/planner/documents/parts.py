@@ -28,7 +28,7 @@ def _shown(step: Step) -> str:
 
 @dataclass(frozen=True)
 class DocumentPart:
-    """A value in a document, made of mappings, lists, texts and numbers, and the path to it."""
+    """A value in a document, made of mappings, lists, strings and numbers, and the path to it."""
 
     value: Any
     path: tuple[Step, ...] = ()
@@ -48,7 +48,7 @@ class DocumentPart:
             raise self.wrong(f"{_brief(self.value)} is not a mapping", f"write for example {like}")
         for key, value in self.value.items():
             if not isinstance(key, str) or not key:
-                raise self.wrong(f"{_brief(key)} is not a name", "write text, if necessary in quotes")
+                raise self.wrong(f"{_brief(key)} is not a name", "write a string, if necessary in quotes")
             yield key, DocumentPart(value, (*self.path, key))
 
     def fields(self, *known: str) -> dict[str, "DocumentPart"]:
@@ -56,7 +56,7 @@ class DocumentPart:
         found = dict(self.items(", ".join(f"{key}: ..." for key in known[:2])))
         for key, part in found.items():
             if key not in known:
-                raise part.wrong("this key is unknown", f"use {', '.join(known)}")
+                raise part.wrong("unknown key", f"use {', '.join(known)}")
         return {key: part for key, part in found.items() if part.value is not None}
 
     def elements(self, like: str) -> list["DocumentPart"]:
@@ -77,9 +77,9 @@ class DocumentPart:
             raise self.wrong(what, remedy) from None
 
     def text(self) -> str:
-        """Return a text; refuse a blank one."""
+        """Return a string; refuse a blank one."""
         if not isinstance(self.value, str) or not self.value.strip():
-            raise self.wrong(f"{_brief(self.value)} is not a name", "write text, if necessary in quotes")
+            raise self.wrong(f"{_brief(self.value)} is not a name", "write a string, if necessary in quotes")
         return self.value
 
     def flag(self) -> bool:

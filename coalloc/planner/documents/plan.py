@@ -11,7 +11,7 @@ __all__ = ["answer"]
 
 
 def answer(network: Network, plan: TransferPlan) -> dict[str, Any]:
-    """Return a plan and its certificate as a document. Exact numbers are texts such as "640/3"; others are floats.
+    """Return a plan and its certificate as a document. Exact numbers are strings such as "640/3"; others are floats.
 
     :param network: the network that the plan was made for
     """

@@ -38,7 +38,7 @@ class Scenario(NamedTuple):
 def scenario(document: object) -> Scenario:
     """Parse a document.
 
-    :param document: mappings, lists, texts, numbers and flags
+    :param document: mappings, lists, strings, numbers and booleans
     :raises Misread: when a part of it is invalid
     :raises UsageError: when its parts contradict each other
     """
@@ -171,7 +171,7 @@ def _places(part: DocumentPart, hosts: Mapping[str, Host]) -> tuple[str, ...]:
     each = part.elements("[cern]") if isinstance(part.value, list) else [part]
     names = tuple(dict.fromkeys(place.text() for place in each))
     if not names:
-        raise part.wrong("no host is given", "name one")
+        raise part.wrong("no host is given", "give one")
     for name in names:
         if name not in hosts:
             raise part.wrong(f"there is no host {name!r}", "add it to hosts")

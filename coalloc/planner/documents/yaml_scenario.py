@@ -31,7 +31,7 @@ def read(text: str, where: str = "the network") -> Scenario:
     except UsageError as error:
         raise UsageError(f"{where}: {error.message}", error.remedy) from None
     except ImportError:
-        raise UsageError(f"{where} cannot be read: {MISSING}", REMEDY) from None
+        raise UsageError(f"cannot read {where}: {MISSING}", REMEDY) from None
 
 
 def _plain(text: str, lines: Lines) -> object:
@@ -50,7 +50,7 @@ def _plain(text: str, lines: Lines) -> object:
         at = f"line {mark.line + 1}: " if mark else ""
         raise UsageError(f"{at}it is not YAML: {error.problem}", "fix this line, or the one before") from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # control characters, impossible dates
-        raise UsageError(f"it is not YAML: {error}", "see docs/reference/network.md") from None
+        raise UsageError(f"it is not YAML: {error}", "correct it; docs/reference/network.md has the format") from None
 
 
 def _walk(node: "yaml.Node", path: tuple[str | int, ...], lines: Lines, seen: set[int]) -> None:
@@ -96,6 +96,6 @@ def write(scenario: Scenario) -> str:
     try:
         import yaml
     except ImportError:
-        raise UsageError(f"a network cannot be written: {MISSING}", REMEDY) from None
+        raise UsageError(f"cannot write a network: {MISSING}", REMEDY) from None
     fields = document(scenario)
     return yaml.safe_dump(fields, sort_keys=False, allow_unicode=True, default_flow_style=None, width=120)

@@ -51,7 +51,7 @@ def refusal(network: Network, demand: Demand, seconds: float | Fraction) -> Dead
     short = ceil(Fraction(missing * graph.unit, 2 * flow.scale))
     prices = prices_of(graph, flow.side)
     what = f"pass {named(network, prices)}" if prices else f"reach {sink} at all"
-    return DeadlineRefusal(short, prices, f"in {duration(Fraction(seconds))}, {short} bytes cannot {what}")
+    return DeadlineRefusal(short, prices, f"{short} bytes cannot {what} in {duration(Fraction(seconds))}")
 
 
 def in_time(network: Network, demand: Demand, seconds: Fraction) -> None:

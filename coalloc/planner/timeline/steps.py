@@ -86,7 +86,7 @@ class Steps:
         self.demand = Demand(tuple(file for file in self.demand.files if file.size))
         destinations = {name for file in self.demand.files for name in file.destinations}
         if not self.demand.size:
-            raise UsageError("there are no bytes to move", "name files that are not empty")
+            raise UsageError("there are no bytes to move", "give files that are not empty")
         if len(destinations) != 1:
             raise UsageError(
                 f"a timetable has one destination, not {len(destinations)}", "make a separate plan for each destination"

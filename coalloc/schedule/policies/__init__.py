@@ -27,10 +27,10 @@ def make(name: str, blocks: int | None = None, *, widens: bool = True) -> Policy
     """
     if name in IN_BLOCKS:
         if blocks is not None and blocks < 1:
-            raise UsageError(f"--blocks {blocks} is no number of blocks", "give 1 or more")
+            raise UsageError(f"--blocks {blocks} is not a number of blocks", "give 1 or more")
         return IN_BLOCKS[name](blocks)
     if name not in (*PLAIN, Adaptive.name):
-        raise UsageError(f"there is no strategy called {name}", f"choose one of {', '.join(NAMES)}")
+        raise UsageError(f"unknown strategy {name}", f"choose one of {', '.join(NAMES)}")
     if blocks is not None:
         raise UsageError(f"--blocks makes no sense with --strategy {name}", f"use it with {' or '.join(IN_BLOCKS)}")
     return Adaptive(widens=widens) if name == Adaptive.name else PLAIN[name]()

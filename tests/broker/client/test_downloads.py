@@ -175,7 +175,7 @@ def test_a_broker_that_is_down_fails_no_transfer_and_hears_of_it_later(broker, k
     failed = coget([DATASET], home, **down)
     assert failed.returncode == 3
     assert "does not answer" in failed.stderr
-    assert "name replica URLs" in failed.stderr
+    assert "give replica URLs" in failed.stderr
 
 
 def test_a_silent_name_service_does_not_delay_the_exit(broker, known, tmp_path):

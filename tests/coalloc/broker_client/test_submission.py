@@ -91,7 +91,7 @@ NONSENSE = {
 def test_streams_that_no_broker_sends_are_reported_as_such(what, tmp_path: Path):
     with stranger(lambda *_: NONSENSE[what]) as url:
         result = coget(["watch", NUMBER], tmp_path, COGET_BROKER=url)
-    assert (result.returncode, "does not answer as a broker does" in result.stderr) == (3, True), result.stderr
+    assert (result.returncode, "does not answer like a broker" in result.stderr) == (3, True), result.stderr
 
 
 async def test_a_stream_that_ends_early_is_asked_for_again_from_where_it_was():
@@ -143,8 +143,8 @@ async def test_a_task_whose_answer_was_lost_is_sent_again_as_the_same():
 async def test_the_beginning_of_an_id_has_to_be_of_one_task():
     with stranger(lambda *_: json.dumps({"tasks": [TASK, {**TASK, "id": "5f0c2"}], "next": None}).encode()) as url:
         for beginning, says in (
-            ("5f0", "several ids of your tasks begin with 5f0"),
-            ("6", "no id of your tasks begins"),
+            ("5f0", "several of your tasks have ids that begin with 5f0"),
+            ("6", "none of your tasks has an id that begins"),
         ):
             with pytest.raises(UsageError, match=says):
                 await api.cancel(beginning, url)

@@ -66,7 +66,7 @@ def test_only_a_long_log_without_numba_gets_an_installation_hint(home, tmp_path)
 
 def test_missing_and_too_short_logs_are_refused(log, home, tmp_path):
     (tmp_path / "one.csv").write_text("\n".join(log.read_text().splitlines()[:2]))
-    for path, message in (("nowhere", "cannot be read"), ("one.csv", "too little to forecast from: 1 transfers")):
+    for path, message in (("nowhere", "cannot read"), ("one.csv", "too few transfers for a forecast: 1")):
         result = coget(["forecast", "evaluate", str(tmp_path / path)], home)
         assert result.returncode == 2
         assert message in result.stderr

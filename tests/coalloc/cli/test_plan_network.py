@@ -97,12 +97,12 @@ def test_links_that_were_measured_need_not_be_written(servers, home):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([], "name a SOURCE, or --network"),
-        (["--network", "net.yaml", "ftp://a.example/x"], "name a SOURCE, or --network"),
-        (["--network", "none.yaml"], "none.yaml cannot be read: No such file"),
+        ([], "give a SOURCE, or --network"),
+        (["--network", "net.yaml", "ftp://a.example/x"], "give a SOURCE, or --network"),
+        (["--network", "none.yaml"], "cannot read none.yaml: No such file"),
         (["--network", "net.yaml", "--metalink"], "--metalink makes no sense"),
         (["--network", "net.yaml", "--picture", "plan.doc"], "use one of .svg"),
-        (["--network", "net.yaml", "--method", "magic"], "there is no method 'magic'"),
+        (["--network", "net.yaml", "--method", "magic"], "unknown method 'magic'"),
         (["--picture", "plan.svg", "ftp://a.example/x"], "--picture makes no sense"),
     ],
 )

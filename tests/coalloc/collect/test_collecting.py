@@ -378,7 +378,7 @@ async def test_replicas_of_a_metalink_are_one_file(servers, content, tmp_path):
     ("words", "error", "message"),
     [
         (("{a}/one.a", "{b}/run/deep/one", "{a}/one.a"), UsageError, "would both become one.a"),
-        (("http://a.example/x",), UsageError, "no file at a GridFTP server"),
+        (("http://a.example/x",), UsageError, "does not name a file on a GridFTP server"),
         (("{b}/run",), UsageError, "is a directory"),
         (("{b}/nothing",), CoallocError, "nothing"),
         (("{b}/none/",), CoallocError, "none"),
@@ -394,7 +394,7 @@ async def test_invalid_requests_are_refused_with_the_reason(servers, content, tm
 
 
 async def test_a_method_that_is_unknown(servers, content, tmp_path):
-    with pytest.raises(UsageError, match="there is no method"):
+    with pytest.raises(UsageError, match="unknown method"):
         await collect(servers, str(tmp_path / "out"), "magic")
 
 

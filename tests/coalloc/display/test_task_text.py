@@ -52,7 +52,7 @@ def test_the_picture_of_a_task():
     ("change", "says"),
     [
         ({"files_unverified": 2}, "1,000 of 2,000 files, 2 files not verified"),
-        ({"folders_not_cleared": 2}, "1,000 of 2,000 files, 2 folders with extra files left"),
+        ({"folders_not_cleared": 2}, "1,000 of 2,000 files, extra files left in 2 directories"),
         ({"faults": 1, "files_skipped": 3}, "1,000 of 2,000 files, 3 existed already, 1 fault"),
         ({"left_out": 2, "failed": 1}, "1,000 of 2,000 files, 2 skipped because of errors, 1 failed"),
         ({"waits": "cern has its 4 transfers"}, "cern has its 4 transfers"),

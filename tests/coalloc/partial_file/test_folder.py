@@ -167,7 +167,7 @@ def test_a_file_system_that_locks_nothing_is_named_with_what_to_do(tmp_path, tar
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr("fcntl.flock", flock)
-    with pytest.raises(SinkError, match="cannot be locked") as caught:
+    with pytest.raises(SinkError, match="cannot lock") as caught:
         PartialFile(target)
     assert "flock" in caught.value.remedy
     assert list(tmp_path.iterdir()) == []

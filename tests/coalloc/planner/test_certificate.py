@@ -75,7 +75,7 @@ def test_certificates_that_prove_too_little_are_refused():
     assert "t cannot send" in certified(origins={**PLAN.certificate.origins, ("a", "t"): Fraction(1)})
     with pytest.raises(BadPlan, match="negative"):
         bound(NETWORK, DEMAND, {Limit("io", "t"): Fraction(-1)})
-    with pytest.raises(BadPlan, match="is no limit"):
+    with pytest.raises(BadPlan, match="is not a limit"):
         bound(NETWORK, DEMAND, {Limit("io", "x"): Fraction(1)})
 
 

@@ -98,7 +98,7 @@ async def test_peers_are_chosen_by_chance_and_again_by_the_same_seed(servers):
     [
         (["ftp://a.example/x"], "no pair"),
         (["ftp://a.example/x", "ftp://a.example/y"], "given twice"),
-        (["ftp://a.example/x", "http://b.example/x"], "names no file at a GridFTP server"),
+        (["ftp://a.example/x", "http://b.example/x"], "does not name a file on a GridFTP server"),
     ],
 )
 async def test_invalid_sources_are_refused_before_any_connection(sources, message):

@@ -151,7 +151,7 @@ async def test_a_server_that_does_not_answer_is_waited_for_once(name, monkeypatc
     monkeypatch.setattr(http_documents, "SECONDS", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://me:secret@127.0.0.1:{silent.getsockname()[1]}/{name}"
-        with pytest.raises(Unreachable, match=r"gave no answer within 0\.1 s") as caught:
+        with pytest.raises(Unreachable, match=r"did not answer within 0\.1 s") as caught:
             await files([url], no_engine)
     assert "secret" not in str(caught.value)
 

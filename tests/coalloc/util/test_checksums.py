@@ -70,9 +70,9 @@ def test_parse_lowers_and_strips():
     [
         ("d41d8cd98f00b204e9800998ecf8427e", "is not a checksum", "ALGORITHM:HEX"),
         ("whirlpool:00", "'whirlpool'", "sha256"),
-        ("md5:d41d8", "5 characters where 32", "copy"),
+        ("md5:d41d8", "5 characters instead of 32", "copy"),
         ("adler32:0000000g", "adler32", "copy"),
-        ("adler32:", "0 characters where 8", "copy"),
+        ("adler32:", "0 characters instead of 8", "copy"),
     ],
 )
 def test_nonsense_is_refused_with_a_remedy(text, complaint, remedy):

@@ -99,5 +99,5 @@ async def test_a_local_metalink_names_no_link_local_address(home, tmp_path):
 @pytest.mark.parametrize("setting", ['networks = ["169.254.0.0/16"]', 'networks = "x"', "networks = [1]"])
 async def test_networks_that_make_no_sense(home, servers, tmp_path, setting):
     (home / "config.toml").write_text(setting)
-    with pytest.raises(UsageError, match=r"networks in config\.toml"):
+    with pytest.raises(UsageError, match=r"`networks` in config\.toml"):
         await fetched(servers[1].url("file"), tmp_path)

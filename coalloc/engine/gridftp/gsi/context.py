@@ -163,7 +163,7 @@ class ContextProtection:
                 return line + b"\r\n"
             text = Reply(0, (line[:LONGEST_SHOWN].decode(errors="replace"),)).text
             raise ServerSays(
-                f"the server answered without protection: {text}", "report this: the connection may be attacked"
+                f"the server answered without protection: {text}", "report this: the connection may be under attack"
             )
         try:
             plain = self._context.unwrap(b64decode(line[4:].strip(), validate=True))

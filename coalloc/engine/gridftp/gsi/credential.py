@@ -58,7 +58,7 @@ def _exists(path: Path) -> bool:
         return path.exists()
     except PermissionError as error:
         raise PermissionRefused(
-            f"{path} cannot be read: {error.strerror}",
+            f"cannot read {path}: {error.strerror}",
             f"make {path.parent} accessible to you, or set X509_USER_PROXY to another file",
         ) from None
 
@@ -67,7 +67,7 @@ def _check_private(key: Path) -> None:
     try:
         status = key.stat()
     except OSError as error:
-        raise PermissionRefused(f"the proxy or key {key} cannot be read: {error.strerror}", NEW_PROXY) from None
+        raise PermissionRefused(f"cannot read the proxy or key {key}: {error.strerror}", NEW_PROXY) from None
     if status.st_uid != os.geteuid():
         raise PermissionRefused(f"{key} belongs to another user", NEW_PROXY)
     if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
@@ -117,7 +117,7 @@ def _present(context: ssl.SSLContext, credential: Credential) -> None:
 
 
 def check_dates(credential: Credential, authorities: Path) -> None:
-    """Check that each certificate of the chain is valid now, by a handshake with ourselves in memory.
+    """Check that each certificate of the chain is valid now, by a handshake in memory, with both ends in this process.
 
     OpenSSL thus checks the whole chain as a server will. If the CA of the chain is unknown here, nothing is checked.
 

@@ -1,4 +1,4 @@
-"""Certificates for servers that require data channel authentication: our subject, and a proxy signed for them.
+"""Certificates for servers that require data channel authentication: the user's subject, and a signed proxy.
 
 The proxy is limited (it can read and write files, but not start jobs), lasts an hour at most, and cannot be delegated
 further. Only this part of GSI writes certificates, and thus needs the `gsi` extra (cryptography).
@@ -36,7 +36,7 @@ def own_subject(credential: Credential) -> str:
 
 
 def sign_proxy(request: bytes, credential: Credential) -> bytes:
-    """Sign a server's request (DER) for a limited proxy of ours, valid as long as our chain, but at most `LONGEST`.
+    """Sign a server's request (DER) for a limited proxy, valid as long as the user's chain, but at most `LONGEST`.
 
     :returns: the proxy (DER), without its chain, which the server knows already
     :raises ServerSays: when the request is malformed
@@ -60,7 +60,7 @@ def sign_proxy(request: bytes, credential: Credential) -> bytes:
 
 
 def short_proxy(credential: Credential, delegates: bool) -> bytes:
-    """Return a limited proxy of ours, with key and chain (PEM), for a program that always delegates.
+    """Return a limited proxy for the user, with key and chain (PEM), for a program that always delegates.
 
     The proxies that the program delegates are then limited, too, and last no longer.
 

@@ -21,7 +21,7 @@ __all__ = [
 
 
 class DelegationNeeded(Unsupported):
-    """A server that makes data connections only with a proxy of ours, which the user has not allowed."""
+    """A server that makes data connections only with a proxy of the user, who has not allowed that."""
 
 
 def no_security(reply: Reply, where: str) -> SourceError:
@@ -37,21 +37,21 @@ def not_authenticated(reply: Reply, where: str) -> SourceError:
     if "expired" in message:
         return PermissionRefused(message, NEW_PROXY)
     if "trusted CA" in message:
-        return PermissionRefused(message, "ask the server's owner to trust your CA, or use a certificate of another CA")
+        return PermissionRefused(message, "ask the server's admin to trust your CA, or use a certificate of another CA")
     return PermissionRefused(message, f"read the server's message, or {NEW_PROXY}")
 
 
 def not_admitted(reply: Reply, where: str) -> SourceError:
     """Return the error for a valid certificate that the server maps to no account."""
     return PermissionRefused(
-        f"{where} has no account for you: {_words(reply)}", "ask the server's owner to map your certificate's subject"
+        f"{where} has no account for you: {_words(reply)}", "ask the server's admin to map your certificate's subject"
     )
 
 
 def wrong_host(host: str, where: str, names: tuple[str, ...]) -> SourceError:
     """Return the error for a server whose certificate is trusted, but belongs to another host."""
     return PermissionRefused(
-        f"{where} shows a certificate of {', '.join(names) or 'no host'}, not of {host}",
+        f"{where} presented a certificate for {', '.join(names) or 'no host'}, not for {host}",
         "if it is the same server, use that name in the URL",
     )
 
@@ -61,8 +61,8 @@ def delegation_needed(host: str, where: str, reply: Reply) -> SourceError:
     return DelegationNeeded(
         f"{where}: no agreement on data connections: the server says {reply.code} {reply.text}; "
         "it may insist on a proxy with which it can act as you",
-        f"use another replica, or if you trust {host} to read and write files as you for an hour, --delegate {host} "
-        "(for a broker's workers, an admin sets delegate of the endpoint)",
+        f"use another replica, or if you trust {host} to read and write files as you for an hour, "
+        f"use --delegate {host} (for a broker's workers, an admin sets delegate of the endpoint)",
     )
 
 
@@ -71,12 +71,12 @@ def no_handshake(error: ssl.SSLError, where: str) -> SourceError:
     if isinstance(error, ssl.SSLCertVerificationError):
         return PermissionRefused(
             f"{where}: the server's certificate is not trusted: {error.verify_message}",
-            "check that X509_CERT_DIR has the CA of this server; if its certificate has expired, tell its owner",
+            "check that X509_CERT_DIR has the CA of this server; if its certificate has expired, tell its admin",
         )
     reason = (error.reason or str(error)).replace("_", " ").lower()
     if re.search(r"alert.*(certificate|unknown ca)", reason):
-        return PermissionRefused(f"{where} refused your certificate: {reason}", "ask the server's owner for access")
-    return Unsupported(f"{where}: no agreement on TLS: {reason}", "use --engine globus-url-copy, or another replica")
+        return PermissionRefused(f"{where} refused your certificate: {reason}", "ask the server's admin for access")
+    return Unsupported(f"{where}: TLS handshake failed: {reason}", "use --engine globus-url-copy, or another replica")
 
 
 def _words(reply: Reply) -> str:

@@ -36,7 +36,7 @@ SHORT = {
 SEQUENCE, SET, UTF8 = 0x30, 0x31, 0x0C
 ENCODINGS = {UTF8: "utf-8", 0x13: "ascii", 0x14: "latin-1", 0x16: "ascii", 0x1A: "ascii"}
 ENCODINGS |= {0x1C: "utf-32-be", 0x1E: "utf-16-be"}
-"""Encodings of text types by tag; values of these types are compared without regard to case and blanks."""
+"""Encodings of string types by tag; values of these types are compared without regard to case and blanks."""
 
 
 def globus_name(name: bytes) -> str:

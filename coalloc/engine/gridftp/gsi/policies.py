@@ -95,7 +95,7 @@ def _bare(value: str) -> str:
 
 
 def _decoded(text: str) -> str:
-    r"""Decode a text whose bytes may be written as \xC3, and quotes as \'."""
+    r"""Decode a string whose bytes may be written as \xC3, and quotes as \'."""
     raw = re.sub(rb"\\x([0-9A-Fa-f]{2})", lambda found: bytes([int(found[1], 16)]), text.encode())
     return raw.decode(errors="replace").replace("\\'", "'")
 

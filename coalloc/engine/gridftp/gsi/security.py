@@ -8,9 +8,9 @@ With TLS 1.3, the client needs only the server's first token: it then sends the 
 commands together.
 
 Data connections have no exchange (DCAU N) unless the server requires one: then both ends show their own certificates
-(DCAU S). If the server refuses that, too, and the user allowed its host, we delegate a proxy, which the server shows on
-data connections (DCAU A). `context` does the exchange, `credential` finds the files, `trust` checks the server's
-certificate for revocation and signing policy, and `failures` converts refusals to errors.
+(DCAU S). If the server refuses that, too, and the user allowed its host, coget delegates a proxy, which the server
+shows on data connections (DCAU A). `context` does the exchange, `credential` finds the files, `trust` checks the
+server's certificate for revocation and signing policy, and `failures` converts refusals to errors.
 """
 
 import asyncio
@@ -63,8 +63,8 @@ SPARE = 0.1
 class GridSecurity:
     """Authentication of one session: `coalloc.engine.gridftp.login.Security`.
 
-    :param modes: modes of data channel authentication to offer, the best first: N for none, S with our own certificate,
-        A with a delegated one; by default N and S, and A if `delegates`
+    :param modes: modes of data channel authentication to offer, the best first: N for none, S with the user's
+        certificate, A with a delegated one; by default N and S, and A if `delegates`
     :param proxy: the file of the proxy to show; None for the user's usual one
     :param delegates: whether a proxy may be delegated to this host
     """
@@ -148,7 +148,7 @@ class GridSecurity:
     async def admitted(self, control: ControlConnection) -> None:
         """Wait for the server's last messages.
 
-        :raises PermissionRefused: when the server does not trust us
+        :raises PermissionRefused: when the server does not trust the user's certificate
         :raises ServerSays: when the server refuses, perhaps only because commands were sent ahead
         """
         replies = [await control.reply(answer) for answer in self._answers]
@@ -170,8 +170,9 @@ class GridSecurity:
     def _check_delegated(self, tls: ssl.SSLObject) -> None:
         if tls.getpeercert(binary_form=True) != self._delegated:
             raise PermissionRefused(
-                f"{self._where}: the other end of the data connection does not have the proxy delegated to the server",
-                "do not trust the data; tell the server's owner",
+                f"{self._where}: the peer of the data connection presented another certificate than the proxy "
+                "delegated to the server",
+                "discard the data; tell the server's admin",
             )
 
     def _sign(self, request: bytes) -> bytes:
@@ -185,7 +186,7 @@ class GridSecurity:
     async def check_login(self, control: ControlConnection, replies: Sequence[Reply]) -> None:
         """Check the replies to `login`; offer further modes for data connections if the first is refused.
 
-        :raises PermissionRefused: when the server has no account for us
+        :raises PermissionRefused: when the server has no account for the user
         :raises DelegationNeeded: when only delegation is left, and the user has not allowed it
         :raises LoginAgain: when only delegation is left, for which a new session has to be authenticated
         """

@@ -24,7 +24,7 @@ __all__ = ["FETCH", "INSTALL", "Authorities", "Doubt", "judge", "survey", "verif
 
 GAPS = 10
 """Number of suffixes (.r0, .r1, ...) of revocation lists that are tried even if some are missing."""
-REMEDY = "do not use this server; tell its owner"
+REMEDY = "do not use this server; tell its admin"
 FETCH = "fetch new revocation lists, for instance with fetch-crl"
 INSTALL = "reinstall the files of your grid's CAs"
 

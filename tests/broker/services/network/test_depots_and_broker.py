@@ -115,7 +115,7 @@ def test_depots_measure_legs_and_forward_even_after_the_broker_dies(world, tmp_p
     world.broker.process.send_signal(signal.SIGKILL)
     world.broker.process.wait()
     for each in world.depots:
-        wait_until(lambda each=each: "table is not refreshed" in each.errors.read_text())
+        wait_until(lambda each=each: "failed to refresh the broker's table" in each.errors.read_text())
     wait_until(lambda: world.ask() == CONTENT and world.last_hop(0) == world.depots[1].place)
     world.depots[1].stop(signal.SIGKILL)
     assert world.ask() == CONTENT

@@ -100,7 +100,7 @@ async def test_a_file_that_became_shorter_since_it_was_listed_is_not_asked_for_a
 
     monkeypatch.setattr(Carrier, "begin", shortened)
     results = api.Results()
-    with pytest.raises(TransferFailed, match="one cannot be fetched"):
+    with pytest.raises(TransferFailed, match="cannot fetch one"):
         await collect(servers[0], str(tmp_path / "out") if place == "here" else servers[1].url("out"), results)
     assert {file.name: file.outcome for file in results.unfinished.files}["one"] == "missing"
 

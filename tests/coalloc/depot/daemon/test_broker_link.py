@@ -148,7 +148,7 @@ def test_an_invalid_answer_costs_a_line_in_the_log(web, run, broker, answer: byt
     assert ask(depot, web) == CONTENT
     assert depot.lines[-1]["next"] == str(place(web))
     if answer is not None:
-        wait_until(lambda: "the broker's table is not refreshed: " in depot.errors.read_text())
+        wait_until(lambda: "failed to refresh the broker's table: " in depot.errors.read_text())
     assert depot.stop() == 0
     assert len(depot.errors.read_text().splitlines()) == (answer is not None)
 
@@ -159,7 +159,7 @@ def test_an_earlier_table_stays_in_force_until_it_expires(web, run, broker):
     broker.tell("depot-a", table=[entry(second.place, "depot-b")], seconds=3)
     wait_until(lambda: ask(first, web) == CONTENT and first.lines[-1]["next"] == str(second.place))
     broker.answers["depot-a"] = b"no JSON"
-    wait_until(lambda: "not refreshed" in first.errors.read_text())
+    wait_until(lambda: "failed to refresh" in first.errors.read_text())
     assert ask(first, web) == CONTENT
     wait_until(lambda: ask(first, web) == CONTENT and first.lines[-1]["next"] == str(place(web)))
 

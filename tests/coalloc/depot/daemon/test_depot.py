@@ -231,7 +231,7 @@ def test_a_table_that_becomes_invalid_stays_in_force_as_it_was(web, run, tmp_pat
     table.write_text("[[next]]\n")
     assert curl("--proxy", f"socks5h://{first.place}", url(web)).stdout == CONTENT
     assert last.wait_for_line(end="closed")
-    assert f"{table} is invalid" in first.errors.read_text()
+    assert f"invalid table {table}" in first.errors.read_text()
 
 
 @pytest.mark.parametrize(
@@ -242,7 +242,7 @@ def test_a_table_that_becomes_invalid_stays_in_force_as_it_was(web, run, tmp_pat
         ("[[nxt]]\n", "'nxt' is not [[next]]"),
         ("[[next]]\n", "an entry needs destinations"),
         ('[[next]]\ndestinations = "a.example"\ndepot = "b.example"\n', "destinations, which are a list"),
-        ('[[next]]\ndestinations = ["a.example"]\ndepot = "b.example"\nkey = "00"\n', "belong together"),
+        ('[[next]]\ndestinations = ["a.example"]\ndepot = "b.example"\nkey = "00"\n', "must be given together"),
         ('[[next]]\ndestinations = ["a.example:x"]\ndepot = "b.example"\n', "'a.example:x'"),
         ("no TOML", "at line 1"),
     ],
@@ -252,7 +252,7 @@ def test_an_invalid_table_is_described(tmp_path, text: str, why: str):
     table.write_text(text)
     with pytest.raises(UsageError) as error:
         ForwardingTable(table)
-    assert f"the table {table} is invalid: " in error.value.message
+    assert f"invalid table {table}: " in error.value.message
     assert why in error.value.message
     assert "[[next]]" in error.value.remedy
 

@@ -44,7 +44,7 @@ INVALID = [
 async def test_an_invalid_table_is_an_error_at_the_start_and_changes_nothing_later(tmp_path, caplog, text: str):
     path = tmp_path / "table"
     path.write_text(text)
-    with pytest.raises(UsageError, match="is invalid"):
+    with pytest.raises(UsageError, match="invalid table"):
         ForwardingTable(path)
     table = ForwardingTable(written(path))
     path.write_text(text)

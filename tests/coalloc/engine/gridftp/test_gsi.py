@@ -141,5 +141,5 @@ async def test_data_connection_without_the_delegated_proxy_is_refused(gsi_server
     offer(monkeypatch, "A")
     async with opened(source_of(gsi_server)) as fetched:
         fetched._session._security._delegated = b"of someone else"
-        with pytest.raises(PermissionRefused, match="does not have the proxy"):
+        with pytest.raises(PermissionRefused, match="presented another certificate than the proxy"):
             await collect(fetched, 0, SIZE)

@@ -54,7 +54,7 @@ def test_missing_credential_is_an_error_with_a_remedy(home, tmp_path):
 def test_a_named_proxy_that_does_not_exist(home, tmp_path, monkeypatch):
     private(tmp_path / f"x509up_u{os.geteuid()}")
     monkeypatch.setenv("X509_USER_PROXY", str(tmp_path / "gone"))
-    with pytest.raises(PermissionRefused, match="gone cannot be read: No such file"):
+    with pytest.raises(PermissionRefused, match=r"cannot read .*gone: No such file"):
         find_credential()
 
 
@@ -63,7 +63,7 @@ def test_a_directory_that_may_not_be_searched(home, monkeypatch):
         raise PermissionError(errno.EACCES, "Permission denied", str(path))
 
     monkeypatch.setattr(Path, "exists", refuse)
-    with pytest.raises(PermissionRefused, match=f"x509up_u{os.geteuid()} cannot be read: Permission denied") as caught:
+    with pytest.raises(PermissionRefused, match=rf"cannot read .*x509up_u{os.geteuid()}: Permission denied") as caught:
         find_credential()
     assert "X509_USER_PROXY" in caught.value.remedy
 

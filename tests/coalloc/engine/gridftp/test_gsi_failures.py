@@ -77,7 +77,7 @@ async def test_certificates_that_name_the_host(start_gridftp, tmp_path, grid, as
     assert (await source.open()).size == 5
     await source.close()
     error = await failure(server)
-    assert "not of 127.0.0.1" in error.message
+    assert "not for 127.0.0.1" in error.message
 
 
 @pytest.mark.parametrize(("common_name", "names"), [("elsewhere", ""), ("localhost", "DNS:elsewhere")])
@@ -86,7 +86,7 @@ async def test_a_certificate_of_another_host(start_gridftp, tmp_path, grid, as_a
     server = start_gridftp(tmp_path, env=grid.server_env(host), anonymous=False)
     error = await failure(server, host="localhost")
     assert isinstance(error, PermissionRefused)
-    assert f"localhost:{server.port} shows a certificate of elsewhere, not of localhost" in error.message
+    assert f"localhost:{server.port} presented a certificate for elsewhere, not for localhost" in error.message
 
 
 async def test_an_expired_host_certificate(start_gridftp, tmp_path, grid, as_alice):

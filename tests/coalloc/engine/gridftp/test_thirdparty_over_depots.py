@@ -137,7 +137,7 @@ async def test_a_depot_of_the_other_ip_version_is_not_used(servers, tmp_path):
     with depots(tmp_path, (*LOOPBACK, "--listen", "[::1]:0")) as (depot,):
         route, notice = await copied(servers, over(depot.place))
         assert route == "none"
-        assert "the other IP version" in notice
+        assert "the IP versions differ" in notice
 
 
 async def test_routes_are_for_receiving_servers(servers, depot):

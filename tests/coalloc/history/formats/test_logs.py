@@ -136,7 +136,7 @@ def test_a_table_with_named_columns(tmp_path, pack):
     assert [each.start for each in found.observations] == [1795255200.0, 1795255205.0]
     assert [each.concurrency for each in found.observations] == [0, 1]
     assert [each.line for each in found.refused] == [4, 5, 6]
-    assert "none of read, write" in found.refused[2].why
+    assert "not one of read, write" in found.refused[2].why
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_a_table_with_named_columns(tmp_path, pack):
         (b"when,what\n1,2\n", "'when,what'"),
         (b"\xff\xfe\x00binary\x80" * 20, "not text"),
         (gzip.compress(b"\xff\xfe\x00binary\x80" * 20, mtime=0), "not text"),
-        (gzip.compress(TABLE.encode(), mtime=0)[:60], "cannot be read"),
+        (gzip.compress(TABLE.encode(), mtime=0)[:60], "cannot read"),
     ],
 )
 def test_files_that_are_no_logs_are_refused(tmp_path, content, message):
@@ -174,7 +174,7 @@ def test_a_line_that_does_not_end_is_no_log(tmp_path):
 
 
 def test_missing_files_and_other_databases_are_refused(tmp_path):
-    with pytest.raises(UsageError, match="cannot be read: No such file"):
+    with pytest.raises(UsageError, match=r"cannot read .*: No such file"):
         read_log(tmp_path / "none")
     path = tmp_path / "other.db"
     with sqlite3.connect(path) as database:

@@ -75,7 +75,7 @@ def test_yaml_may_use_its_anchors():
         ("to: desk", "to: lyon", "line 17: files, run1.root, to: lyon has the file already", "leave out that"),
         ("size: 8 GB, ", "", "line 17: files, run1.root: it lacks 'size'", "size: 8 GB"),
         ("relays: false", "relays: 5", "line 4: hosts, desk, relays: a number is neither true nor false", "write true"),
-        ("relays", "relais", "line 4: hosts, desk, relais: this key is unknown", "use url, up"),
+        ("relays", "relais", "line 4: hosts, desk, relais: unknown key", "use url, up"),
         ("  desk:", "  no:", "hosts: False is not a name", "quotes"),
         ("  desk:", "  a -> b:", "line 4: hosts, a -> b: 'a -> b' cannot be the name", "arrows"),
         ("[30 MB/s", "[50 MB/s", "line 12: .*likely: it is not two rates, the lower one first", "80 Mbit/s"),
@@ -87,7 +87,7 @@ def test_yaml_may_use_its_anchors():
             "cern <->",
         ),
         ("cern -> desk: 1", "cern -> cern: 1", "link cern -> cern has the same host", "two hosts"),
-        ("(fibre) -> desk: 4", "(dsl) -> desk: 4", "the ISP 'dsl', which lyon does not have", "name one"),
+        ("(fibre) -> desk: 4", "(dsl) -> desk: 4", "the ISP 'dsl', which lyon does not have", "give one"),
         ("lyon (fibre) -> desk", "lyon (fibre) -> cern", "line 13: .*: this link occurs twice", "leave out one"),
         (
             "  cern -> desk: 100",
@@ -105,7 +105,7 @@ def test_yaml_may_use_its_anchors():
         ("budget: 10", "budget: much", "line 18: budget: 'much' is not understood", "2.5"),
         ("budget: 10", "budget: [10", "line 19: it is not YAML", "fix this line"),
         ("budget: 10", "budget: 2026-02-31", "it is not YAML", "network.md"),
-        ("budget: 10", "notes: 10", "line 18: notes: this key is unknown", "hosts, links"),
+        ("budget: 10", "notes: 10", "line 18: notes: unknown key", "hosts, links"),
     ],
 )
 def test_invalid_entries_are_reported_with_line_and_remedy(old, new, message, remedy):
