@@ -173,7 +173,7 @@ def _quoted(url: str) -> str:
     multiple=True,
     callback=lambda ctx, param, value: _checked_routes(value),
     metavar="ROUTE",
-    help="Depot for data between two servers: its name at the broker, or HOST:PORT; none for none. HOST=ROUTE is for "
+    help="Depot for data between two servers: its name on the broker, or HOST:PORT; none for none. HOST=ROUTE is for "
     "one receiving server. May be repeated.  [default: none]",
 )
 @config_option

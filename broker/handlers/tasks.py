@@ -139,7 +139,7 @@ async def files(
     after: Annotated[int, Query(ge=0, lt=2**63, description="value from the previous page")] = 0,
     limit: Limit = 100,
 ) -> Files:
-    """List the files of a task that were transferred, skipped because of an error, or failed; also failed folders."""
+    """List the transferred, skipped and failed files of a task, and its failed directories."""
     page = await services.tasks.done(caller, str(number), state, after, limit)
     following = page[-1].id if len(page) == limit else None
     return Files.model_construct(files=[_file(each) for each in page], next=following)

@@ -190,7 +190,7 @@ class Recorder:
         if batch.failure or not batch.results:
             return []
         if len(batch.results) == 1 and not batch.moved and not batch.events:
-            why = f"cannot be recorded: {error}"[:SHOWN]
+            why = f"cannot record the result: {error}"[:SHOWN]
             failure = WorkResult(batch.results[0].work, "failed", error_code="UNKNOWN", error=why)
             return [batch._replace(results=[failure], failure=True)]
         rest = batch._replace(number=next(self._numbers), results=())

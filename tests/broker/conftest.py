@@ -75,7 +75,7 @@ def server() -> Iterator[Postgres]:
 
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
-    """Two GridFTP servers for the folders of all tests of a module, which must not stop them."""
+    """Two GridFTP servers for the directories of all tests of a module, which must not stop them."""
     with two_servers(tmp_path_factory.mktemp("servers")) as started:
         yield started
 

@@ -151,7 +151,7 @@ def _own(caller: Caller, name: str, known: _Known) -> StoredDepot:
         return stored
     raise Forbidden(
         f"{caller.subject} is not the subject of the depot {name}",
-        f'ask an admin to name it: PUT /broker/v1/depots/{name} with "subject"',
+        f'ask an admin to set its subject: PUT /broker/v1/depots/{name} with "subject"',
     )
 
 

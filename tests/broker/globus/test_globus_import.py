@@ -75,7 +75,7 @@ def made(database: Path, *words: str) -> list[str]:
 
 @contextmanager
 def serving(folder: Path) -> Iterator[Service]:
-    """Run a broker with its database in a folder."""
+    """Run a broker with its database in a directory."""
     database = folder / "broker.sqlite"
     with broker_in(folder, database.name) as broker:
         number, secret = made(database, "robot", "--role", "admin")

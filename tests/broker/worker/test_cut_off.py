@@ -173,7 +173,7 @@ async def test_what_was_written_counts_once_when_no_answer_comes(opened, far, cu
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("commits", [True, False])
-@pytest.mark.parametrize("after", [NUMBERED, b"cannot be recorded"], ids=["progress", "error"])
+@pytest.mark.parametrize("after", [NUMBERED, b"cannot record the result"], ids=["progress", "error"])
 async def test_all_results_beside_an_unwritable_one_count_once_when_the_database_is_lost(
     opened, far, cut, after, commits
 ):

@@ -1,4 +1,4 @@
-"""Folders with several paths: links, mounts, names that differ in case, other servers of the same disk.
+"""Directories with several paths: links, mounts, names that differ in case, other servers of the same disk.
 
 Nothing of what it reads or writes is deleted as extra, whichever path leads there, and nothing is copied into itself.
 """
@@ -29,7 +29,7 @@ from tests.support.mounts import caseless
 
 pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)  # decisions here need no database
 FOLDERS = effort(30, 100)
-"""Folders that are deleted while links take their places."""
+"""Directories that are deleted while links take their places."""
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ async def synced(world: World, *pairs: tuple[str, str], to: str = "sink", origin
 
 
 async def collection(world: World, server: Server, prefix: str, name: str = "again") -> None:
-    """Return another collection of a folder at a server."""
+    """Return another collection of a directory at a server."""
     where = {"scheme": "ftp", "host": server.host, "port": server.port, "prefix": prefix}
     await world.factory.places.put_endpoint("root", Endpoint(name=name, site="here", write_priority=1, **where))
     number = world.collections[name] = uuid4()
@@ -85,7 +85,7 @@ async def twofold(world: World, tmp_path: Path, request: pytest.FixtureRequest) 
 
 @contextmanager
 def bound(folder: Path, place: Path) -> Iterator[None]:
-    """Make a folder reachable at a second place."""
+    """Make a directory reachable at a second place."""
     place.mkdir(parents=True, exist_ok=True)
     if subprocess.run(["mount", "--bind", folder, place], check=False, capture_output=True).returncode:
         pytest.skip("mounting takes root")
@@ -144,12 +144,12 @@ async def test_a_folder_is_not_copied_into_itself(world, twofold):
 async def test_a_folder_is_not_copied_onto_itself(world, twofold):
     files = write(twofold.root, {"t/a": 5})
     task = await synced(world, ("/t/", "/t/"), **twofold.ends)
-    assert (task.status, task.error) == ("FAILED", "/t/ and /t/ are the same folder")
+    assert (task.status, task.error) == ("FAILED", "/t/ and /t/ are the same directory")
     assert read(twofold.root) == files
 
 
 async def test_folders_that_two_servers_tell_apart_alike_are_two(world, monkeypatch):
-    """Two machines from one installation: a file made in one folder does not appear in the other."""
+    """Two machines from one installation: a file made in one directory does not appear in the other."""
     files = write(world.source.root, {"d/a": 5})
     asked = Storage.stat
 
@@ -275,7 +275,7 @@ async def test_replicas_of_what_is_copied_are_not_extra(world, to):
 
 
 async def test_a_link_takes_the_place_of_what_was_extra(world, tmp_path):
-    """A user replaces a folder by a link during the copy: nothing at its target is deleted."""
+    """A user replaces a directory by a link during the copy: nothing at its target is deleted."""
     write(world.source.root, {"d/a": 40_000_000})
     kept = write(tmp_path / "outside", {"one": 5, "deep/two": 5})
     write(world.sink.root, {"d/old/f": 5})
@@ -331,7 +331,7 @@ async def test_a_name_with_a_line_end_does_not_make_up_for_a_link_that_is_not_li
 
 
 async def test_what_stays_in_an_extra_folder_is_told(world):
-    """Servers do not list dangling links, so that their folder cannot be removed."""
+    """Servers do not list dangling links, so that their directory cannot be removed."""
     write(world.source.root, {"d/a": 5})
     write(world.sink.root, {"d/old/f": 5})
     (world.sink.root / "d/old/gone").symlink_to("nowhere")
@@ -406,7 +406,7 @@ async def test_what_is_no_file_fails_when_it_is_named(world, kind):
         with socket.socket(socket.AF_UNIX) as made:
             made.bind(str(place))
     task = await world.done("TRANSFER", [Item(source="/odd", destination="/odd")], "local")
-    assert (task.status, task.error) == ("FAILED", "/odd is neither a file nor a folder")
+    assert (task.status, task.error) == ("FAILED", "/odd is neither a file nor a directory")
 
 
 async def test_names_that_are_no_text_stay_apart_from_those_that_look_like_them(world):

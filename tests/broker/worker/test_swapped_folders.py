@@ -1,4 +1,4 @@
-"""Folders of workers that other users can write to: links that replace a checked path have no effect."""
+"""Directories of workers that other users can write to: links that replace a checked path have no effect."""
 
 import asyncio
 import ctypes
@@ -69,7 +69,7 @@ async def test_nothing_is_fetched_or_discarded_through_a_link(world, tmp_path, m
 
 
 class Exchanging:
-    """A thread that swaps a folder and an outward link, over and over, until it is stopped."""
+    """A thread that swaps a directory and an outward link, over and over, until it is stopped."""
 
     def __init__(self, folder: Path, link: Path) -> None:
         self._paths = [os.fsencode(path) for path in (folder, link)]
@@ -121,7 +121,7 @@ def filled(folder: Path) -> None:
 @pytest.mark.parametrize("exchanged", ["a", "a/b"])
 @pytest.mark.parametrize("operation", OPERATIONS)
 async def test_nothing_leaves_a_folder_that_is_exchanged_for_a_link(gridftp_server, tmp_path, operation, exchanged):
-    """Content outside of the folder is neither shown nor changed, whether a look finds the folder or the link."""
+    """Content outside of the directory is neither shown nor changed, whether a look finds the directory or the link."""
     write(gridftp_server.root, {"new": 10})
     base, outside, link = tmp_path / "base", tmp_path / "outside", tmp_path / "base" / "link"
     for folder in (outside, outside / "b"):

@@ -35,7 +35,7 @@ async def world(database: str, tmp_path: Path) -> AsyncIterator[World]:
 
 
 async def empty(folder: Path) -> None:
-    """Wait until a folder is empty."""
+    """Wait until a directory is empty."""
     await until(lambda: not any(folder.iterdir()))
 
 

@@ -320,7 +320,7 @@ async def test_a_collection_made_later_closes_what_curators_registered(place):
 
 
 async def test_who_moves_a_collections_endpoint_opens_nothing(place):
-    """The old folder of the collection stays closed until an admin moves its endpoint."""
+    """The old directory of the collection stays closed until an admin moves its endpoint."""
     await place.registered(place.eve)
     for prefix in ("/nowhere/", "/elsewhere/"):
         assert (await place.endpoint(place.eve, "from", prefix=prefix)).status_code == 200
