@@ -316,7 +316,7 @@ def _is_origin(url: str) -> bool:
 def _checked_routes(via: tuple[str, ...]) -> tuple[str, ...]:
     """Return the routes over depots.
 
-    :raises click.BadParameter: when one is invalid, or this user's tickets are
+    :raises click.BadParameter: when a route or this user's file of tickets is invalid
     """
     if via:
         from coalloc.api import data_routes

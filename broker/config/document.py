@@ -1,4 +1,4 @@
-"""The reader of the broker's TOML file: checks its permissions and sections, and reads secrets from separate files."""
+"""The reader of the broker's TOML file. It checks permissions and sections, and reads secrets from separate files."""
 
 import os
 import stat

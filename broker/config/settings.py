@@ -115,7 +115,7 @@ class Settings(NamedTuple):
 
     @property
     def namers(self) -> tuple[tuple[str, str | None], ...]:
-        """The URLs in subjects' names, each with its issuer; None if the issuer is not known."""
+        """The URLs that subjects' names contain, each with its issuer; None for an unknown issuer."""
         signing = tuple((each.url, each.url) for each in self.issuers)
         introspection = self.introspection
         return (*signing, (introspection.url, introspection.issuer or None)) if introspection else signing

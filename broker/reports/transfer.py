@@ -67,7 +67,7 @@ INCIDENTS = (
 
 
 class TransferQuery(Wire):
-    """The transfer, by the number of its decision."""
+    """The number of the decision of the transfer to show."""
 
     id: Annotated[int, Field(ge=0, lt=2**63, json_schema_extra={"hidden": True})]
 

@@ -26,7 +26,7 @@ MOST_NOTED = 1000
 
 
 class DepotRegistry:
-    """The tickets for depots that are registered at this broker."""
+    """The tickets for depots that are registered with this broker."""
 
     def __init__(self, depots: Depots) -> None:
         self._depots = depots

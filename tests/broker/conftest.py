@@ -93,7 +93,7 @@ class Templates:
     def get(self, server: Postgres | None, stocked: bool) -> str:
         """The file or the name of a database with tables.
 
-        :param server: where it is; None: it is a file of SQLite
+        :param server: the server with the database; None for a file of SQLite
         :param stocked: whether they hold the data of `stock`
         """
         kind = (server, stocked)

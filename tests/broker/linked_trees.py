@@ -1,4 +1,4 @@
-"""A random tree full of links, and a model, asked of the operating system, of what a user may reach in it."""
+"""A random tree full of links, and a model of the places that a user may reach in it, from the operating system."""
 
 import os
 import re
@@ -50,7 +50,7 @@ class LinkedTree:
             self.grants["/"] = "r"
 
     def _target(self, path: Path, aim: Path) -> str:
-        """A link's text: absolute, also over the alias, from its directory, or with steps up that are not needed."""
+        """Return a link's text: absolute, absolute through the alias, relative, or relative with needless `..`."""
         if self.chance.random() < 0.3:
             return (
                 str(aim).replace(f"{self.root}", f"{self.root.parent}/alias")
@@ -80,7 +80,7 @@ class LinkedTree:
         return self._inside(place)
 
     def entered(self, path: str) -> str | None:
-        """Return the same for a path whose last part is not followed and may be missing."""
+        """Return the real path, without following the last part, which may be missing."""
         above, _, name = path.rstrip("/").rpartition("/")
         folder = self.real(above or "/")
         return folder and f"{folder.rstrip('/')}/{name}"
@@ -136,7 +136,7 @@ class LinkedTree:
         return found is not None and self.may(f"{folder}/{found[1]}", writes=True)
 
     def leaked(self, secrets: Mapping[str, Any]) -> Sequence[str]:
-        """Return the places that the user may read and that hold content which they may not."""
+        """Return the places that the user may read although they contain content that the user may not."""
         words = {content for content in secrets.values() if content and content.startswith("<")}
         return [
             f"{at}/{name}"

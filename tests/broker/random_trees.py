@@ -121,7 +121,7 @@ class Case:
         )
 
     def _resemble(self) -> None:
-        """Fill the destination with an older copy: some entries are missing, some changed, some extra.
+        """Fill the destination with an older copy, in which some entries are missing, changed or extra.
 
         A task that cannot copy something deletes nothing, so that it may be in the way in some cases only.
         """

@@ -1,4 +1,4 @@
-"""Depots that are registered at the broker, and tickets for them.
+"""Depots that are registered with the broker, and tickets for them.
 
 Users get tickets only for hosts of registered endpoints, so that no depot relays to anywhere.
 """

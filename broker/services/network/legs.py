@@ -124,7 +124,7 @@ class DepotLegs:
 
     @retried
     async def _note(self, subject: str, name: str) -> None:
-        """Record that somebody else than the depot got its tickets."""
+        """Record that a caller other than the depot got its tickets."""
         async with self._database.write() as connection:
             await AccessStore(connection).note(time.time(), subject, "get forwarding table", name)
 

@@ -30,7 +30,7 @@ SPOILED = {"faults": 9, "files_skipped": 2, "bytes_transferred": 4, "files_trans
 
 
 class Place(NamedTuple):
-    """A service with the SDK, the collections `one` and `two`, and where `one` is."""
+    """A service with the SDK, the collections `one` and `two`, and the directory of `one`."""
 
     broker: BrokerProcess
     database: Path

@@ -1,7 +1,6 @@
 """Tasks between local directories that behave like servers: no server runs, and all failures are injected.
 
-The broker's worker and all that decides are the real ones; what is simulated is what servers say of their files, and
-how bytes get from one to the other.
+The broker's worker and all decisions are real; the servers' answers about files and the copies of bytes are simulated.
 """
 
 import asyncio

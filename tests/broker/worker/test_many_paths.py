@@ -1,6 +1,6 @@
 """Directories with several paths: links, mounts, names that differ in case, other servers of the same disk.
 
-Nothing of what it reads or writes is deleted as extra, whichever path leads there, and nothing is copied into itself.
+A task deletes as extra nothing that it reads or writes under any path, and copies nothing into itself.
 """
 
 import os

@@ -167,7 +167,7 @@ async def tried(world: World, destinations: list[str], to: str = "sink") -> list
 
 
 async def sweep(world: World) -> None:
-    """Remove what is due, once."""
+    """Remove the partial data that are due, once."""
     factory = world.factory
     carrier = Executor(factory.database, factory.trees, factory.places, factory.replicas)
     await sweeping.Sweeper(factory.database, carrier, {"", "here"}).sweep()

@@ -72,7 +72,7 @@ class Place(NamedTuple):
         return await until(ended)
 
     async def told(self, client, name="eve:secret"):
-        """Return what a caller learns about replicas, by each route."""
+        """Return the replicas that a caller sees, by each route."""
         found = {}
         answer = await client.get(f"{B}/datasets/{name}")
         found["dataset"] = bool(answer.json()["replicas"])
