@@ -332,7 +332,7 @@ def _ranking(names: str) -> tuple[Strategy, ...]:
     known = get_args(Strategy)
     chosen = [name.strip() for name in names.split(",")]
     if strange := [name for name in chosen if name not in known]:
-        raise click.BadParameter(f"{', '.join(strange)}: there are {', '.join(known)}", param_hint="--rank")
+        raise click.BadParameter(f"{', '.join(strange)} is unknown: use {', '.join(known)}", param_hint="--rank")
     return cast(tuple[Strategy, ...], tuple(chosen))
 
 

@@ -76,7 +76,7 @@ async def tasks(
     ] = None,
     kind: Annotated[TaskKind | None, Query()] = None,
     status: Annotated[list[Status] | None, Query(max_length=4)] = None,
-    label: Annotated[str | None, Query(max_length=128, pattern=LINE, description="* matches any text")] = None,
+    label: Annotated[str | None, Query(max_length=128, pattern=LINE, description="* matches any characters")] = None,
     collection: Annotated[UUID | None, Query(description="the id of one of its collections")] = None,
     since: Annotated[Moment | None, Query(description="requested at or after")] = None,
     until: Annotated[Moment | None, Query(description="requested before")] = None,

@@ -60,14 +60,14 @@ UNDERWAY_COLUMNS = (
 
 
 class TasksQuery(Wire):
-    """Search parameters: state, owner (for admins), label (`*` matches any text), and period of the request.
+    """Search parameters: state, owner (for admins), label (`*` matches any characters), and period of the request.
 
     `before` is the id of a task, for a page of older ones.
     """
 
     status: Annotated[Status | None, Field(title="State")] = None
     owner: Annotated[Who | None, Field(description="For admins.")] = None
-    label: Annotated[Remark | None, Field(description="* matches any text.")] = None
+    label: Annotated[Remark | None, Field(description="* matches any characters.")] = None
     since: Day | None = None
     until: Day | None = None
     before: Annotated[UUID | None, Field(json_schema_extra={"hidden": True})] = None

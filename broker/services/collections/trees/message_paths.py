@@ -38,7 +38,7 @@ class Naming(NamedTuple):
 
 
 def _without(folder: str, message: str, instead: str) -> str:
-    """Return a text with the directory replaced at the beginning of paths, but not within other names."""
+    """Return a message with the directory replaced at the beginning of paths, but not within other names."""
     base = re.escape(folder.rstrip("/"))
     return re.sub(rf"(?<![\w.:~\]-]){base}(/|(?![\w-]))", f"{instead}/", message) if base else message
 
