@@ -149,7 +149,7 @@ async def test_a_folder_is_not_copied_onto_itself(world, twofold):
 
 
 async def test_folders_that_two_servers_tell_apart_alike_are_two(world, monkeypatch):
-    """Two machines from one installation: a file made in one directory does not appear in the other."""
+    """Two machines from one installation: a file made in one folder does not appear in the other."""
     files = write(world.source.root, {"d/a": 5})
     asked = Storage.stat
 
@@ -275,7 +275,7 @@ async def test_replicas_of_what_is_copied_are_not_extra(world, to):
 
 
 async def test_a_link_takes_the_place_of_what_was_extra(world, tmp_path):
-    """A user replaces a directory by a link during the copy: nothing at its target is deleted."""
+    """A user replaces a folder by a link during the copy: nothing at its target is deleted."""
     write(world.source.root, {"d/a": 40_000_000})
     kept = write(tmp_path / "outside", {"one": 5, "deep/two": 5})
     write(world.sink.root, {"d/old/f": 5})
@@ -331,7 +331,7 @@ async def test_a_name_with_a_line_end_does_not_make_up_for_a_link_that_is_not_li
 
 
 async def test_what_stays_in_an_extra_folder_is_told(world):
-    """Servers do not list dangling links, so that their directory cannot be removed."""
+    """Servers do not list dangling links, so that their folder cannot be removed."""
     write(world.source.root, {"d/a": 5})
     write(world.sink.root, {"d/old/f": 5})
     (world.sink.root / "d/old/gone").symlink_to("nowhere")

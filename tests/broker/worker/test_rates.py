@@ -171,7 +171,7 @@ async def test_a_database_that_crashes_takes_nothing_away_from_what_is_under_way
 
 
 async def test_a_rate_is_that_of_a_folder_whoever_it_is_named_by(world):
-    """A directory's limit holds through its own or an enclosing collection or a replica's address, and only for it."""
+    """A folder's limit holds through its own or an enclosing collection, or a replica's address, and for it alone."""
     async with world.factory.database.write() as connection:
         kept = CollectionStore(connection)
         for name, base, rate in (("inner", "/d e/", 10.0), ("deep", "/d e/f/", 5.0)):

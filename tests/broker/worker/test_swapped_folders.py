@@ -121,7 +121,7 @@ def filled(folder: Path) -> None:
 @pytest.mark.parametrize("exchanged", ["a", "a/b"])
 @pytest.mark.parametrize("operation", OPERATIONS)
 async def test_nothing_leaves_a_folder_that_is_exchanged_for_a_link(gridftp_server, tmp_path, operation, exchanged):
-    """Content outside of the directory is neither shown nor changed, whether a look finds the directory or the link."""
+    """Content outside of the folder is neither shown nor changed, whether a look finds the folder or the link."""
     write(gridftp_server.root, {"new": 10})
     base, outside, link = tmp_path / "base", tmp_path / "outside", tmp_path / "base" / "link"
     for folder in (outside, outside / "b"):

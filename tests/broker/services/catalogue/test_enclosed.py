@@ -72,7 +72,7 @@ class Place(NamedTuple):
         return await until(ended)
 
     async def told(self, client, name="eve:secret"):
-        """Return the replicas that a caller sees, by each route."""
+        """Return what a caller learns about replicas, by each route."""
         found = {}
         answer = await client.get(f"{B}/datasets/{name}")
         found["dataset"] = bool(answer.json()["replicas"])
@@ -320,7 +320,7 @@ async def test_a_collection_made_later_closes_what_curators_registered(place):
 
 
 async def test_who_moves_a_collections_endpoint_opens_nothing(place):
-    """The old directory of the collection stays closed until an admin moves its endpoint."""
+    """The old folder of the collection stays closed until an admin moves its endpoint."""
     await place.registered(place.eve)
     for prefix in ("/nowhere/", "/elsewhere/"):
         assert (await place.endpoint(place.eve, "from", prefix=prefix)).status_code == 200

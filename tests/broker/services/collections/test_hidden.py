@@ -117,7 +117,7 @@ async def test_reports_by_the_id_of_a_hidden_collection_name_no_server(broker, a
 
 
 async def test_grantees_are_not_told_where_a_collection_is(world):
-    """Neither documents nor errors show the directory at the server or the name of the credential."""
+    """Neither documents nor errors show the folder at the server or the name of the credential."""
     (world.source / "file").write_bytes(b"x" * 1000)
     (world.source / "closed").write_bytes(b"x")
     (world.source / "inside").symlink_to("file")

@@ -152,7 +152,7 @@ async def test_a_followed_link_that_leads_out_is_named_and_the_rest_is_copied(ev
 
 
 async def test_a_kept_link_leads_to_what_its_owner_may_write(eve, world):
-    """Both a link's target and its own place count: a directory of theirs may be a link, too."""
+    """Both a link's target and its own place count: a folder of theirs may be a link, too."""
     for name in ("a/b/keep", "private", "a/private", "a/b/way"):
         (world.source / name).mkdir(parents=True)
     (world.source / "a/b/keep/file").write_text("x")
