@@ -34,7 +34,7 @@ WRONG_TOKENS = 30
 DOCUMENTS = ("/openapi.json",)
 """Public paths that the framework serves."""
 CODES = {400: "malformed", 404: "not_found", 405: "method_not_allowed"}
-REMEDIES = dict.fromkeys((404, 405), "choose a route of /openapi.json")
+REMEDIES = dict.fromkeys((404, 405), "choose a route listed in /openapi.json")
 
 
 ROUTES = [*own, *others]

@@ -104,7 +104,7 @@ async def owned(connection: AsyncConnection, scope: Scope, number: UUID) -> Task
     """
     task = await stored.TaskStore(connection).one(str(number))
     if task is None or scope.subject not in (None, task.owner):
-        raise NoTask(f"there is no task {number}", "choose one of the list of your tasks")
+        raise NoTask(f"there is no task {number}", "choose one from the list of your tasks")
     return task
 
 

@@ -80,7 +80,7 @@ async def make(archive: Archive, scope: Scope, query: TransferQuery) -> Report:
     async with archive.database.read() as connection:
         decision = await DecisionStore(connection).one(query.id, scope.subject)
     if decision is None:
-        raise NotFound(f"there is no transfer {query.id}", "choose one of the list of decisions")
+        raise NotFound(f"there is no transfer {query.id}", "choose one from the list of decisions")
     about = decision.listed
     collects = about.kind == "collect"
     names = [each.url for each in decision.sources] if collects else _names(decision.sources)

@@ -149,7 +149,7 @@ class CollectionStore:
         """
         done = await self._connection.execute(delete(collections).where(collections.c.id == str(number)))
         if not done.rowcount:
-            raise NotFound(f"there is no collection {number}", "choose one of GET /broker/v1/collections")
+            raise NotFound(f"there is no collection {number}", "choose one listed by GET /broker/v1/collections")
 
     async def rules(self, numbers: Some[str] | None = None) -> dict[str, list[AccessRule]]:
         """Return the access rules of all collections, or of those with these ids, by collection.

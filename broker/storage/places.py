@@ -126,7 +126,9 @@ class PlaceStore:
         except IntegrityError:
             raise Conflict(f"cannot remove {thing}: {why}", "remove these first") from None
         if not done.rowcount:
-            raise NotFound(f"there is no {thing}", "choose one of GET /broker/v1/" + thing.partition(" ")[0] + "s")
+            raise NotFound(
+                f"there is no {thing}", "choose one listed by GET /broker/v1/" + thing.partition(" ")[0] + "s"
+            )
 
 
 def _where(endpoint: Any) -> tuple[ColumnElement[Any], ...]:

@@ -44,7 +44,7 @@ class DepotRegistry:
             wanted = WantedTickets(route=(depot.name,), hosts=(to,), sessions=SESSIONS, bytes=BYTES)
             (issued,) = await self._depots.issue(WORKER, wanted)
         except (BrokerError, ValueError) as error:
-            raise Unreachable(str(error), "choose one of GET /broker/v1/depots") from None
+            raise Unreachable(str(error), "choose one listed by GET /broker/v1/depots") from None
         place = HostPort.of(issued.host.strip("[]"), issued.port)
         known = {place: DepotTicket(issued.ticket, bytes.fromhex(issued.key))} if issued.ticket and issued.key else {}
         return route._replace(depots=(place,), tickets=known), ANYWHERE

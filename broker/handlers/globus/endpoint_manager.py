@@ -175,4 +175,4 @@ async def _known(services: Factory, chosen: TaskSelection) -> None:
     numbers = {str(number) for number in chosen.task_id_list}
     page = await services.tasks.page(TaskFilter(ids=numbers), [], len(numbers), 0)
     if missing := numbers - {task.id for task in page.tasks}:
-        raise NoTask(f"there is no task {min(missing)}", "choose one of the list of tasks")
+        raise NoTask(f"there is no task {min(missing)}", "choose one from the list of tasks")

@@ -95,7 +95,7 @@ def part_of(
         report = await made(kind, services, caller, parameters)
         if (found := find(report, part)) is None:
             raise NotFound(
-                f"the report {report.title} has no {part[:100]}", f"choose a part of /reports/{report.name}.json"
+                f"the report {report.title} has no {part[:100]}", f"choose a part listed in /reports/{report.name}.json"
             )
         return await give(found, caller, services)
 

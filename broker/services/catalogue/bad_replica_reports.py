@@ -103,7 +103,8 @@ class BadReplicaReports:
                 return replica
         where = bad.endpoint or bad.url
         raise NotFound(
-            f"there is no replica of {bad.dataset} at {where}", f"choose one of GET /broker/v1/datasets/{bad.dataset}"
+            f"there is no replica of {bad.dataset} at {where}",
+            f"choose one listed by GET /broker/v1/datasets/{bad.dataset}",
         )
 
     @staticmethod
@@ -154,7 +155,7 @@ class BadReplicaReports:
             reports = BadReplicaReportStore(connection)
             if not await reports.stop_ignoring(subject):
                 raise NotFound(
-                    f"the reports of {subject} are not ignored", "choose one of GET /broker/v1/ignored-subjects"
+                    f"the reports of {subject} are not ignored", "choose one listed by GET /broker/v1/ignored-subjects"
                 )
             await AccessStore(connection).note(now, by, "stop ignoring subject", subject)
         await self._settle_all(subject)

@@ -198,7 +198,9 @@ class Replicas:
     ) -> Resolved:
         if located is None:
             fault = Fault(
-                code="not_found", message=f"there is no dataset {name}", remedy="choose one of GET /broker/v1/datasets"
+                code="not_found",
+                message=f"there is no dataset {name}",
+                remedy="choose one listed by GET /broker/v1/datasets",
             )
             return Resolved(name=name, error=fault)
         size = size_class(located.size or 0)

@@ -80,7 +80,7 @@ class Submissions:
         def number(word: str) -> UUID:
             if found := ids.get(word.lower()) or known.get(word):
                 return found
-            raise NoCollection(f"there is no collection {word}", "choose one of GET /broker/v1/collections")
+            raise NoCollection(f"there is no collection {word}", "choose one listed by GET /broker/v1/collections")
 
         return number(source), None if destination is None else number(destination)
 

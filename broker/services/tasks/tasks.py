@@ -58,7 +58,7 @@ class Tasks:
     async def _owned(stored: Stored, caller: Caller, number: str) -> Task:
         task = await stored.one(number)
         if task is None or not (task.owner == caller.subject or caller.may("admin")):
-            raise NoTask(f"there is no task {number}", "choose one of the list of your tasks")
+            raise NoTask(f"there is no task {number}", "choose one from the list of your tasks")
         return task
 
     async def page(self, task_filter: TaskFilter, order: Order, limit: int, offset: int) -> CountedTasks:

@@ -58,7 +58,7 @@ class Told:
 
 
 def _backed_up(database: str, kind: str, folder: Path, env: dict[str, str]) -> tuple[str, list[int], list[int]]:
-    """Back up and restore a broker that receives reports; return the token, the reports acknowledged by then, and all."""
+    """Back up and restore a busy broker; return the token, the reports acknowledged before the backup, and all."""
     backup, restore = _steps(kind)
     assert (len(backup), len(restore)) == (1, 2)
     with BrokerProcess(database, folder) as broker:
