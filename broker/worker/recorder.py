@@ -182,7 +182,7 @@ class Recorder:
         return recorded
 
     def _instead(self, batch: _Batch, error: Exception) -> list[_Batch]:
-        """Return the batches to write instead of one that cannot be written, so that an unwritable result fails alone.
+        """Return smaller batches in place of one that cannot be written, so that only the unwritable result fails.
 
         A batch with several results becomes a batch for each, and one for the rest. One with a single result becomes
         its failure. One without results, or with a failure that cannot be written, is dropped.
