@@ -1,5 +1,6 @@
 """The broker: replica locations, measured transfers, and forecasts of the next ones, over REST.
 
-A service of its own; `coget` uses it only over HTTP. Folder names follow the path of a request: `handlers` declare
-routes, `services` have the rules and the transactions, `storage` has the SQL, `schema` has the tables.
+The broker is a separate service, which `coget` uses only over HTTP. Directory names follow the path of a request:
+`handlers` declare routes, `services` have the rules and the transactions, `storage` has the SQL, `schema` has the
+tables.
 """

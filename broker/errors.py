@@ -199,7 +199,7 @@ class TooManyRequests(BrokerError):
 
 
 class Unavailable(BrokerError):
-    """A database that cannot be used now."""
+    """A database that does not answer now."""
 
     status = 503
     code = "unavailable"

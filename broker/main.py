@@ -34,7 +34,7 @@ WRONG_TOKENS = 30
 DOCUMENTS = ("/openapi.json",)
 """Public paths that the framework serves."""
 CODES = {400: "malformed", 404: "not_found", 405: "method_not_allowed"}
-REMEDIES = dict.fromkeys((404, 405), "see /openapi.json for all routes")
+REMEDIES = dict.fromkeys((404, 405), "choose a route listed in /openapi.json")
 
 
 ROUTES = [*own, *others]
@@ -143,9 +143,7 @@ async def _invalid(request: Request, error: Exception) -> Response:
     more = f" (and {len(faults) - SHOWN} more)" if len(faults) > SHOWN else ""
     malformed = any(fault["type"] == "json_invalid" for fault in error.errors())
     status, code = (400, "malformed") if malformed else (422, "invalid")
-    fault = Fault(
-        code=code, message="; ".join(faults[:SHOWN]) + more, remedy="see /openapi.json for the expected format"
-    )
+    fault = Fault(code=code, message="; ".join(faults[:SHOWN]) + more, remedy="send it as /openapi.json describes")
     return _answer(request, status, fault)
 
 

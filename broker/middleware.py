@@ -137,7 +137,7 @@ def _forwarded(header: tuple[bytes, bytes]) -> bool:
 
 
 class Observer:
-    """Counts and logs requests with route and duration, without headers and bodies.
+    """A middleware that counts and logs requests with route and duration, without headers and bodies.
 
     Logs and counts name the token by its number, with which an admin can revoke it; counts do so for the first
     `MOST_TOKENS` tokens. Responses without their own caching rules get `Cache-Control: no-store`.
@@ -151,7 +151,7 @@ class Observer:
             "coget_broker_request_seconds", "Time to the last byte", labels[:2], registry=registry
         )
 
-        self._tokens = Counts("coget_broker_token_requests", "Requests by token role", ("token",), registry=registry)
+        self._tokens = Counts("coget_broker_token_requests", "Requests by token number", ("token",), registry=registry)
         self._known: set[int] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

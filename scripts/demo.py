@@ -1,8 +1,8 @@
 """`make demo`: a download of one file from the fastest of three GridFTP servers, and then from all three.
 
-The outer process creates the temporary folder and enforces the time limit. The inner process (`--inside FOLDER`) runs
-the servers and coget, in a private network if the machine allows one (`scripts.links`), otherwise on loopback.
-Servers and network end with the inner process; the outer process deletes the folder.
+The outer process creates the temporary directory and enforces the time limit. The inner process (`--inside DIRECTORY`)
+runs the servers and coget, in a private network if the machine allows one (`scripts.links`), otherwise on loopback.
+Servers and network end with the inner process; the outer process deletes the directory.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ COGET = str(Path(sys.executable).with_name("coget"))
 
 
 def main() -> int:
-    """Create the temporary folder, run the inner process in it, and clean up."""
+    """Create the temporary directory, run the inner process in it, and clean up."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _stop)
     why_not = links.refusal()
@@ -69,21 +69,21 @@ def _guarded(command: Sequence[str]) -> int:
 
 @contextlib.contextmanager
 def _scratch() -> Iterator[Path]:
-    """Yield a temporary folder, locked until the demo ends; delete the folders of killed demos first."""
+    """Yield a temporary directory, locked until the demo ends; delete the directories of killed demos first."""
     parent = Path(tempfile.gettempdir())
     for stale in parent.glob(f"{PREFIX}*"):
         with contextlib.suppress(OSError), _locked(stale):
             shutil.rmtree(stale)
     needed = 2 * SIZE + 64 * MIB
     if shutil.disk_usage(parent).free < needed:
-        sys.exit(f"demo: {parent} has less than {human.size(needed)} free; set TMPDIR to a folder that has more")
+        sys.exit(f"demo: {parent} has less than {human.size(needed)} free; set TMPDIR to a directory that has more")
     with tempfile.TemporaryDirectory(prefix=PREFIX) as name, _locked(Path(name)):
         yield Path(name)
 
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Lock a folder. :raises OSError: when another process has locked it, or this user may not open it"""
+    """Lock a directory. :raises OSError: when another process has locked it, or this user may not open it"""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -96,7 +96,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def show(folder: Path, user: tuple[int, int] | None) -> int:
-    """Run the demo in a folder.
+    """Run the demo in a directory.
 
     :param user: uid and gid of the user; None outside the private network
     """

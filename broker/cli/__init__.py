@@ -173,7 +173,7 @@ def _quoted(url: str) -> str:
     multiple=True,
     callback=lambda ctx, param, value: _checked_routes(value),
     metavar="ROUTE",
-    help="Depot for data between two servers: its name at the broker, or HOST:PORT; none for none. HOST=ROUTE is for "
+    help="Depot for data between two servers: its name on the broker, or HOST:PORT; none for none. HOST=ROUTE is for "
     "one receiving server. May be repeated.  [default: none]",
 )
 @config_option
@@ -316,7 +316,7 @@ def _is_origin(url: str) -> bool:
 def _checked_routes(via: tuple[str, ...]) -> tuple[str, ...]:
     """Return the routes over depots.
 
-    :raises click.BadParameter: when one is invalid, or this user's tickets are
+    :raises click.BadParameter: when a route or this user's file of tickets is invalid
     """
     if via:
         from coalloc.api import data_routes
@@ -332,7 +332,7 @@ def _ranking(names: str) -> tuple[Strategy, ...]:
     known = get_args(Strategy)
     chosen = [name.strip() for name in names.split(",")]
     if strange := [name for name in chosen if name not in known]:
-        raise click.BadParameter(f"{', '.join(strange)}: there are {', '.join(known)}", param_hint="--rank")
+        raise click.BadParameter(f"{', '.join(strange)} is unknown: use {', '.join(known)}", param_hint="--rank")
     return cast(tuple[Strategy, ...], tuple(chosen))
 
 

@@ -32,8 +32,8 @@ def handed_over(database: str) -> Iterator[Callable[[str], None]]:
         descriptor, path = _created(path)
     except OSError as error:
         raise BrokerError(
-            f"the first admin token cannot be written to {path}: {error.strerror}",
-            "make its folder writable or set XDG_STATE_HOME, or run: coget-broker upgrade; "
+            f"cannot write the first admin token to {path}: {error.strerror}",
+            "make its directory writable or set XDG_STATE_HOME, or run: coget-broker upgrade; "
             "coget-broker token create NAME --role admin",
         ) from None
 

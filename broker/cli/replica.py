@@ -47,10 +47,10 @@ def confirm(database: str, dataset: str | None, url: str | None, within: str | N
     """Confirm the replica of DATASET at URL, or all unconfirmed replicas inside a collection."""
     if within is None:
         if dataset is None or url is None:
-            raise click.UsageError("name a DATASET and a URL, or a collection with --in")
+            raise click.UsageError("give a DATASET and a URL, or a collection with --in")
         named = [ConfirmedReplica(dataset=dataset, url=url)]
     elif dataset is not None:
-        raise click.UsageError("name a DATASET and a URL, or a collection with --in, not both")
+        raise click.UsageError("give a DATASET and a URL, or a collection with --in, not both")
     else:
         named = [ConfirmedReplica(dataset=each.dataset, url=each.url) for each in _unconfirmed(database, within)]
     with_services(Settings(database), lambda broker: _confirm(broker, named))

@@ -94,7 +94,7 @@ def report(
 
     kind = kind or _kind(output)
     if kind == "pdf" and output is None and sys.stdout.isatty():
-        raise Invalid("a PDF cannot be shown on a terminal", "name a file: -o report.pdf")
+        raise Invalid("a PDF cannot be shown on a terminal", "write it to a file: -o report.pdf")
     settings = configured(Settings(database), config) if config else Settings(database)
     period = _period(since, until, days)
     named, _, part = name.partition("/")
@@ -106,7 +106,7 @@ def report(
     try:
         output.write_bytes(content)
     except OSError as error:
-        raise BrokerError(f"{output} cannot be written: {error.strerror}", "name another file with -o") from None
+        raise BrokerError(f"cannot write {output}: {error.strerror}", "choose another file with -o") from None
 
 
 def _print(content: bytes, kind: str) -> None:
@@ -159,7 +159,7 @@ def _csv(reports: "Sequence[Report]", part: str) -> bytes:
     names = [f"{each.name}/{table}" for each in reports for table in tables_of(each)]
     found = tables_of(reports[0]).get(part) if len(reports) == 1 else None
     if found is None:
-        raise Invalid("CSV needs one table", f"name it, one of {', '.join(names)}" if names else "there is none yet")
+        raise Invalid("CSV needs one table", f"choose one of {', '.join(names)}" if names else "there is none yet")
     return csv_of(found).encode()
 
 

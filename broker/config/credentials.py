@@ -1,10 +1,10 @@
-"""Proxy certificates for collections, and the server folders where each is used: `[credentials]`.
+"""Proxy certificates for collections, and the server directories where each is used: `[credentials]`.
 
     [credentials.robot]
     proxy = "/etc/coget/robot-proxy.pem"
     for = ["gsiftp://dtn1.example:2811/archive/"]
 
-An entry may also be only the path of the file. The certificate is then used at the folders that an upgrade stored.
+An entry may also be only the path of the file. The certificate is then used at the directories that an upgrade stored.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,11 +18,11 @@ from broker.models.catalogue import PORTS, Endpoint
 
 __all__ = ["CollectionCredential", "ServerFolder", "at", "credentials", "place"]
 
-REMEDY = 'write [credentials.NAME] with proxy = "/path/proxy.pem" and for = ["gsiftp://HOST:PORT/FOLDER/"]'
+REMEDY = 'write [credentials.NAME] with proxy = "/path/proxy.pem" and for = ["gsiftp://HOST:PORT/DIRECTORY/"]'
 
 
 class ServerFolder(NamedTuple):
-    """A folder of a server, in canonical spelling."""
+    """A directory of a server, in canonical spelling."""
 
     scheme: str
     host: str
@@ -30,7 +30,7 @@ class ServerFolder(NamedTuple):
     folder: tuple[str, ...]
 
     def covers(self, other: "ServerFolder") -> bool:
-        """Return whether another folder is this one or below it; False for a path with `..`."""
+        """Return whether another directory is this one or below it; False for a path with `..`."""
         inside = self[:3] == other[:3] and other.folder[: len(self.folder)] == self.folder
         return inside and ".." not in other.folder
 
@@ -40,26 +40,26 @@ class ServerFolder(NamedTuple):
 
 
 class CollectionCredential(NamedTuple):
-    """A proxy certificate's file, and the folders where it is used; None for those in the database."""
+    """A proxy certificate's file, and the directories where it is used; None for those in the database."""
 
     proxy: Path
     places: tuple[ServerFolder, ...] | None = None
 
 
 def place(url: str) -> ServerFolder:
-    """Return the server folder of a URL.
+    """Return the server directory of a URL.
 
     >>> str(place("GSIFTP://DTN1.Example./a%20b//./c")), str(place("gsiftp://[0:0::1]:99"))
     ('gsiftp://dtn1.example:2811/a b/c/', 'gsiftp://[::1]:99/')
 
-    :raises ValueError: when it is not the URL of a GridFTP server's folder
+    :raises ValueError: when it is not the URL of a GridFTP server's directory
     """
     parts = urlsplit(url)
     scheme = parts.scheme.lower()
     if scheme not in ("ftp", "gsiftp") or not parts.hostname or parts.username is not None:
-        raise ValueError(f"{url} is not like gsiftp://HOST:PORT/FOLDER/")
+        raise ValueError(f"{url} is not like gsiftp://HOST:PORT/DIRECTORY/")
     if parts.query or parts.fragment or "?" in url or "#" in url:
-        raise ValueError(f"{url} has more than a folder: write ? and # as %3F and %23")
+        raise ValueError(f"{url} has more than a directory: write ? and # as %3F and %23")
     found = ServerFolder(scheme, _host(parts.hostname), parts.port or PORTS[scheme], _folder(unquote(parts.path)))
     if ".." in found.folder:
         raise ValueError(f"{url} contains '..'")
@@ -67,7 +67,7 @@ def place(url: str) -> ServerFolder:
 
 
 def at(endpoint: Endpoint, folder: str) -> ServerFolder:
-    """Return a folder of an endpoint's server, given by its path from the server's root."""
+    """Return a directory of an endpoint's server, given by its path from the server's root."""
     return ServerFolder(endpoint.scheme, _host(endpoint.host), endpoint.port or PORTS[endpoint.scheme], _folder(folder))
 
 
@@ -89,7 +89,7 @@ def credentials(path: Path, entries: object) -> dict[str, CollectionCredential]:
     :raises Invalid: naming the file and the invalid entry
     """
     if not isinstance(entries, Mapping):
-        raise Invalid(f"{path}: [credentials] is invalid", REMEDY)
+        raise Invalid(f"{path}: invalid [credentials]", REMEDY)
     return {name: _credential(path, name, each) for name, each in entries.items()}
 
 
@@ -101,7 +101,7 @@ def _credential(path: Path, name: str, entry: Any) -> CollectionCredential:
             raise ValueError("it needs proxy and for")
         return CollectionCredential(path.parent / entry["proxy"], tuple(_places(entry["for"])))
     except (AttributeError, TypeError, ValueError) as error:
-        raise Invalid(f"{path}: [credentials.{name}] is invalid: {error}", REMEDY) from None
+        raise Invalid(f"{path}: invalid [credentials.{name}]: {error}", REMEDY) from None
 
 
 def _places(urls: Any) -> Iterable[ServerFolder]:

@@ -1,4 +1,4 @@
-"""The reader of the broker's TOML file: checks its permissions and sections, and reads secrets from separate files."""
+"""The reader of the broker's TOML file. It checks permissions and sections, and reads secrets from separate files."""
 
 import os
 import stat
@@ -41,7 +41,7 @@ def document(path: Path) -> dict[str, Any]:
         with path.open("rb") as file:  # fstat: the mode of exactly the file that was read
             found, mode = tomllib.load(file), os.fstat(file.fileno()).st_mode
     except (OSError, ValueError) as error:
-        raise Invalid(f"{path} cannot be read: {error}", "see docs/howto/broker.md for its format") from None
+        raise Invalid(f"cannot read {path}: {error}", "write it as docs/howto/broker.md shows") from None
     if strange := found.keys() - KNOWN.keys():
         raise Invalid(f"{path}: {', '.join(sorted(strange))} is unknown", f"use {', '.join(KNOWN.values())}")
     for section, entries in found.items():
@@ -102,10 +102,10 @@ def _filled(path: Path, section: str, key: str, entries: Mapping[str, Any]) -> d
         file = path.parent / entries[f"{key}_file"]
         secret = read_secret(file)
     except TypeError:
-        raise Invalid(f"{path}: [{section}] {key}_file is not text", f'write {key}_file = "PATH"') from None
+        raise Invalid(f"{path}: [{section}] {key}_file is not a string", f'write {key}_file = "PATH"') from None
     except OSError as error:
         why = error.strerror or str(error)
-        raise Invalid(f"{path}: [{section}] {file} cannot be read: {why}", "make it readable for the broker") from None
+        raise Invalid(f"{path}: [{section}] cannot read {file}: {why}", "make it readable for the broker") from None
     except ValueError as error:
-        raise Invalid(f"{path}: [{section}] {file} cannot be used: {error}", "put only the secret into it") from None
+        raise Invalid(f"{path}: [{section}] cannot use {file}: {error}", "put only the secret into it") from None
     return {name: value for name, value in entries.items() if name != f"{key}_file"} | {key: secret}

@@ -83,11 +83,11 @@ def provider(path: Path) -> ProviderSettings | None:
     remedy = 'write issuer = "https://...", as an [[issuer]] has it, client_id = "...", client_secret = "..."'
     _check_keys(path, "login", entries, ProviderSettings, remedy)
     if wrong := [key for key, value in entries.items() if not isinstance(value, str)]:
-        raise Invalid(f"{path}: [login] is invalid: {', '.join(wrong)} is not text", remedy)
+        raise Invalid(f"{path}: invalid [login]: {', '.join(wrong)} is not a string", remedy)
     login = ProviderSettings(**entries)
     if login.issuer not in {issuer.url for issuer in issuers(path)}:
         raise Invalid(
-            f"{path}: [login] is invalid: issuer {redact(login.issuer)} is not one of the [[issuer]] sections", remedy
+            f"{path}: invalid [login]: issuer {redact(login.issuer)} is not one of the [[issuer]] sections", remedy
         )
     return login
 
@@ -106,7 +106,7 @@ def introspection(path: Path) -> IntrospectionSettings | None:
     plain = ("url", "client_id", "client_secret", "issuer")
     try:
         if wrong := [key for key in plain if not isinstance(entries.get(key, ""), str)]:
-            raise ValueError(f"{', '.join(wrong)} is not text")
+            raise ValueError(f"{', '.join(wrong)} is not a string")
         found = IntrospectionSettings(**entries)._replace(
             roles=_roles(entries["roles"]), audience=_audience(entries["audience"])
         )
@@ -115,7 +115,7 @@ def introspection(path: Path) -> IntrospectionSettings | None:
         if found.issuer and not _is_identity_url(found.issuer):
             raise ValueError(f"issuer {redact(found.issuer)} is not the URL of an issuer")
     except ValueError as error:
-        raise Invalid(f"{path}: [introspection] is invalid: {error}", remedy) from None
+        raise Invalid(f"{path}: invalid [introspection]: {error}", remedy) from None
     return found
 
 
@@ -133,7 +133,7 @@ def _check_keys(
     if missing := [key for key in kind._fields if key not in entries and key not in kind._field_defaults]:
         raise Invalid(f"{path}: [{section}] has no {', '.join(missing)}", remedy)
     if strange := sorted(entries.keys() - set(kind._fields)):
-        raise Invalid(f"{path}: [{section}] is invalid: {', '.join(strange)} is unknown", remedy)
+        raise Invalid(f"{path}: invalid [{section}]: {', '.join(strange)} is unknown", remedy)
 
 
 def _is_identity_url(url: str) -> bool:
@@ -155,7 +155,7 @@ def _is_identity_url(url: str) -> bool:
 
 
 def _some_texts(key: str, values: object) -> tuple[str, ...]:
-    """Return a list of texts as a tuple. :raises ValueError: naming the key, if there is none or one is empty"""
+    """Return a list of strings as a tuple. :raises ValueError: naming the key, if there is none or one is empty"""
     if not (found := texts(key, values)) or not all(found):
         raise ValueError(f"{key} is empty")
     return found
@@ -178,25 +178,25 @@ def _issuer(path: Path, entries: Mapping[str, Any]) -> Issuer:
     try:
         algorithms = _some_texts("algorithms", entries.get("algorithms", ["RS256", "ES256"]))
         if not isinstance(entries["url"], str):
-            raise ValueError("url is not text")
+            raise ValueError("url is not a string")
         if strange := sorted(entries.keys() - set(Issuer._fields)):
             raise ValueError(f"{', '.join(strange)} is unknown")
         issuer = Issuer(entries["url"], _audience(entries["audience"]), _roles(entries["roles"]), algorithms)
     except KeyError as error:
         raise Invalid(f"{path}: [[issuer]] has no {error.args[0]}", remedy) from None
     except ValueError as error:
-        raise Invalid(f"{path}: [[issuer]] is invalid: {error}", remedy) from None
+        raise Invalid(f"{path}: invalid [[issuer]]: {error}", remedy) from None
     if not _is_identity_url(issuer.url):
-        raise Invalid(f"{path}: [[issuer]] is invalid: url {redact(issuer.url)} is not the URL of an issuer", remedy)
+        raise Invalid(f"{path}: invalid [[issuer]]: url {redact(issuer.url)} is not the URL of an issuer", remedy)
     if refused := sorted(set(issuer.algorithms) - set(ASYMMETRIC)):
         raise Invalid(
-            f"{path}: [[issuer]] is invalid: algorithm {', '.join(refused)} is refused", f"use {', '.join(ASYMMETRIC)}"
+            f"{path}: invalid [[issuer]]: algorithm {', '.join(refused)} is refused", f"use {', '.join(ASYMMETRIC)}"
         )
     return issuer
 
 
 def texts(key: str, values: object) -> tuple[str, ...]:
-    """Return a list of texts as a tuple. :raises ValueError: naming the key"""
+    """Return a list of strings as a tuple. :raises ValueError: naming the key"""
     if not isinstance(values, list) or not all(isinstance(text, str) for text in values):
-        raise ValueError(f"{key} is not a list of texts")
+        raise ValueError(f"{key} is not a list of strings")
     return tuple(values)

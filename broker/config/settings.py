@@ -76,9 +76,9 @@ class Settings(NamedTuple):
     :param requests_per_second: average rate of requests that one caller may send
     :param largest_body: largest request body in bytes, except for imports
     :param added_per_hour: transfers and dataset names that one user may add per hour
-    :param site: site of this process, which accesses folders of this site's collections directly
+    :param site: site of this process, which accesses directories of this site's collections directly
     :param probing: cost limits of measurements of links; None for no measurements
-    :param credentials: proxy certificates and the folders where they are used, by the names that collections use
+    :param credentials: proxy certificates and the directories where they are used, by the names that collections use
     :param posting: destination of the weekly report
     :param proxies: networks of the proxies that are trusted to report the client's address; empty for none
     :param network: private and loopback addresses that endpoints of all users may have
@@ -115,7 +115,7 @@ class Settings(NamedTuple):
 
     @property
     def namers(self) -> tuple[tuple[str, str | None], ...]:
-        """The URLs in subjects' names, each with its issuer; None if the issuer is not known."""
+        """The URLs that subjects' names contain, each with its issuer; None for an unknown issuer."""
         signing = tuple((each.url, each.url) for each in self.issuers)
         introspection = self.introspection
         return (*signing, (introspection.url, introspection.issuer or None)) if introspection else signing
@@ -154,7 +154,7 @@ def _added_per_hour(path: Path) -> int | None:
     entries = document(path).get("limits", {"added_per_hour": None})
     rows = entries["added_per_hour"] if isinstance(entries, dict) and entries.keys() == {"added_per_hour"} else 0
     if rows is not None and (type(rows) is not int or rows < 1):
-        raise Invalid(f"{path}: [limits] is invalid", "write [limits] and added_per_hour = 2000000")
+        raise Invalid(f"{path}: invalid [limits]", "write [limits] and added_per_hour = 2000000")
     return rows
 
 
@@ -170,7 +170,7 @@ def _copy_unverified(path: Path) -> bool:
         else None
     )
     if not isinstance(found, bool):
-        raise Invalid(f"{path}: [transfers] is invalid", "write [transfers] and copy_unverified = true")
+        raise Invalid(f"{path}: invalid [transfers]", "write [transfers] and copy_unverified = true")
     return found
 
 
@@ -186,7 +186,7 @@ def _proxies(path: Path) -> tuple[str, ...]:
             raise ValueError(f"{', '.join(sorted(strange))} is unknown")
         return tuple(str(ipaddress.ip_network(each)) for each in texts("trusted", entries.get("trusted", [])))
     except ValueError as error:
-        raise Invalid(f"{path}: [proxy] is invalid: {error}", remedy) from None
+        raise Invalid(f"{path}: invalid [proxy]: {error}", remedy) from None
 
 
 def _network(path: Path) -> tuple[Network, ...]:
@@ -202,7 +202,7 @@ def _network(path: Path) -> tuple[Network, ...]:
         (allowed,) = [entries["allow"]] if entries.keys() == {"allow"} and isinstance(entries["allow"], list) else []
         return parse_networks(allowed)
     except (AttributeError, ValueError) as error:
-        raise Invalid(f"{path}: [network] is invalid: {error}", remedy) from None
+        raise Invalid(f"{path}: invalid [network]: {error}", remedy) from None
 
 
 def _hook(path: Path) -> Hook | None:
@@ -223,7 +223,7 @@ def _hook(path: Path) -> Hook | None:
     except KeyError as error:
         raise Invalid(f"{path}: [notify] has no {error.args[0]}", remedy) from None
     except ValueError as error:
-        raise Invalid(f"{path}: [notify] is invalid: {error}", remedy) from None
+        raise Invalid(f"{path}: invalid [notify]: {error}", remedy) from None
 
 
 def _hook_url(url: object) -> str:
@@ -260,7 +260,7 @@ def _probing(path: Path) -> Probing | None:
         probing = Probing(**{name: readers[name](value) for name, value in entries.items()})
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         remedy = 'write a_day = "50 GB", and optionally bytes = "64 MB" and seconds = 5'
-        raise Invalid(f"{path}: [probing] is invalid: {error}", remedy) from None
+        raise Invalid(f"{path}: invalid [probing]: {error}", remedy) from None
     if not probing.bytes or not 0 < probing.seconds <= 3600:
         raise Invalid(f"{path}: [probing] measures nothing", "give some bytes, and from 0.1 to 3600 seconds")
     return probing

@@ -22,7 +22,7 @@ KINDS = {
     "password_file": str,
 }
 """The settings, with their types."""
-NAMES = {str: "text", list: "a list", bool: "true or false"}
+NAMES = {str: "a string", list: "a list", bool: "true or false"}
 REMEDY = 'write directory = "/srv/reports", or to = ["ann@x.example"], sender = "me@x.example", smtp = "mail.x.example"'
 
 
@@ -68,15 +68,15 @@ def posting(path: Path, entries: Mapping[str, Any] | None) -> Posting | None:
     if missing := {"to", "sender", "smtp"} - entries.keys() if "to" in entries else set():
         raise Invalid(f"{path}: [report] has no {', '.join(sorted(missing))}", REMEDY)
     if strange or not entries.keys() & {"directory", "to"}:
-        raise Invalid(f"{path}: [report] is invalid: {', '.join(strange) or 'it has no destination'}", REMEDY)
+        raise Invalid(f"{path}: invalid [report]: {', '.join(strange) or 'it has no destination'}", REMEDY)
     for key, value in entries.items():
         if not isinstance(value, KINDS[key]):
-            raise Invalid(f"{path}: [report] is invalid: {key} is not {NAMES[KINDS[key]]}", REMEDY)
+            raise Invalid(f"{path}: invalid [report]: {key} is not {NAMES[KINDS[key]]}", REMEDY)
     try:
         directory = path.parent / entries["directory"] if "directory" in entries else None
         return Posting(directory, _mail(path, entries) if "to" in entries else None)
     except ValueError as error:
-        raise Invalid(f"{path}: [report] is invalid: {error}", REMEDY) from None
+        raise Invalid(f"{path}: invalid [report]: {error}", REMEDY) from None
 
 
 def _mail(path: Path, entries: Mapping[str, Any]) -> Mail:
@@ -119,6 +119,6 @@ def _password(path: Path, entries: Mapping[str, Any]) -> str:
     try:
         return read_secret(file)
     except OSError as error:
-        raise ValueError(f"{file} cannot be read: {error.strerror}") from None
+        raise ValueError(f"cannot read {file}: {error.strerror}") from None
     except ValueError as error:
-        raise ValueError(f"{file} cannot be used: {error}") from None
+        raise ValueError(f"cannot use {file}: {error}") from None

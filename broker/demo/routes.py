@@ -40,7 +40,7 @@ class DemoDepot(NamedTuple):
 
     @property
     def route(self) -> str:
-        """The route over it."""
+        """The route over the depot."""
         return f"{self.depot.host}:{self.depot.port}"
 
 

@@ -47,7 +47,7 @@ class Exactly(Request):
     async def prepare(self, field: ModelField | None) -> None:
         """Read the whole body; parse and validate large JSON in a thread.
 
-        :param field: the route's only body parameter, to validate against; None: only parse
+        :param field: the route's only body parameter, to validate against; None to only parse
         :raises TooLarge: when the body has too many values
         :raises RequestValidationError: when the body does not fit the parameter
         """

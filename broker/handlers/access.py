@@ -67,6 +67,6 @@ async def revoke(
 
 @router.get("/audit")
 async def audit(caller: Admin, services: Services, before: Before = None, limit: Limit = 100) -> Audit:
-    """List who changed what, the newest change first."""
+    """List all changes and their authors, the newest first."""
     page = await services.access.audit(before, limit)
     return Audit.model_construct(entries=page, next=page[-1].id if len(page) == limit else None)

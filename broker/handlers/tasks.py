@@ -76,7 +76,7 @@ async def tasks(
     ] = None,
     kind: Annotated[TaskKind | None, Query()] = None,
     status: Annotated[list[Status] | None, Query(max_length=4)] = None,
-    label: Annotated[str | None, Query(max_length=128, pattern=LINE, description="* matches any text")] = None,
+    label: Annotated[str | None, Query(max_length=128, pattern=LINE, description="* matches any characters")] = None,
     collection: Annotated[UUID | None, Query(description="the id of one of its collections")] = None,
     since: Annotated[Moment | None, Query(description="requested at or after")] = None,
     until: Annotated[Moment | None, Query(description="requested before")] = None,
@@ -139,7 +139,7 @@ async def files(
     after: Annotated[int, Query(ge=0, lt=2**63, description="value from the previous page")] = 0,
     limit: Limit = 100,
 ) -> Files:
-    """List the files of a task that were transferred, skipped because of an error, or failed; also failed folders."""
+    """List the transferred, skipped and failed files of a task, and its failed directories."""
     page = await services.tasks.done(caller, str(number), state, after, limit)
     following = page[-1].id if len(page) == limit else None
     return Files.model_construct(files=[_file(each) for each in page], next=following)

@@ -84,7 +84,7 @@ async def export(
     conditions: Filter,
     format: Annotated[Literal["csv", "parquet"], Query()] = "csv",
 ) -> Response:
-    """Export the transfers that meet the conditions as a table, newest first. Parquet needs pyarrow at the broker."""
+    """Export the transfers that meet the conditions as a table, newest first. Parquet needs pyarrow on the broker."""
     if not caller.may("admin"):
         services.large.admit(caller.subject, "exports")
     pages = _in_turns(await services.transfers.pages(conditions, caller), caller, services)

@@ -44,7 +44,7 @@ class Site(Wire):
 
 
 class Endpoint(Wire):
-    """A server with a folder of replicas.
+    """A server with a directory of replicas.
 
     - `read_priority`: rank among replicas, lower is better; 0 excludes the endpoint from reading
     - `write_priority`: the same for writing
@@ -84,7 +84,7 @@ class Endpoint(Wire):
         return f"{self.scheme}://{self.host}{port}"
 
     def url(self, path: str) -> str:
-        """Return the URL of a file below the endpoint's folder."""
+        """Return the URL of a file below the endpoint's directory."""
         return address(f"{self.source}{quote(self.prefix)}", path)
 
 
@@ -106,7 +106,7 @@ class Dataset(Wire):
 
 
 class CatalogueReplica(Wire):
-    """A copy of a dataset at an endpoint. `path` is below the endpoint's folder; by default the dataset's name."""
+    """A copy of a dataset at an endpoint. `path` is below the endpoint's directory; by default the dataset's name."""
 
     dataset: Did
     endpoint: Named

@@ -1,4 +1,4 @@
-"""Collections, each a folder at a GridFTP server or at a site's workers, or the catalogue; and their access rules."""
+"""Collections (directories of GridFTP servers or workers, or the catalogue) and their access rules."""
 
 from typing import Annotated, Literal, Self
 from uuid import UUID
@@ -42,12 +42,12 @@ PAUSABLE = (
 class NewCollection(Wire):
     """A collection to create or change.
 
-    Kinds: `gridftp` is the folder `base` at an `endpoint`; `local` is the folder `base` of the workers at a `site`;
-    `catalogue` shows all datasets as files, read-only.
+    Kinds: `gridftp` is the directory `base` at an `endpoint`; `local` is the directory `base` of the workers at a
+    `site`; `catalogue` shows all datasets as files, read-only.
 
     `credential` is the name of a credential in the workers' configuration. `concurrency` limits the number of transfers
-    at once, and `rate` the bytes per second from and to the folder, for all workers and all collections of this folder
-    together.
+    at once, and `rate` the bytes per second from and to the directory, for all workers and all collections of this
+    directory together.
     """
 
     name: Title

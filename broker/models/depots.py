@@ -45,7 +45,7 @@ def _connectable(text: str) -> str:
 def _route(text: str) -> str:
     route = DepotRoute.parse(text)
     if route.automatic:
-        raise ValueError("name the depots")
+        raise ValueError("auto is not allowed: give the depots")
     return str(route)
 
 

@@ -94,7 +94,7 @@ class LogChange(Wire):
 class LogTaken(Ingested):
     """The result of importing a log, and the log's format.
 
-    Each line was accepted, known before, refused, or left out (such as a folder listing). `refused` and `changed`
+    Each line was accepted, known before, refused, or left out (such as a directory listing). `refused` and `changed`
     describe only the first such lines; `lines_refused` and `lines_changed` count all of them.
     """
 
@@ -135,7 +135,7 @@ class TransferRecord(Wire):
     def shown_to(self, scope: str | None) -> Self:
         """Return the record as a caller may see it.
 
-        :param scope: subject whose observations are shown in full; None: all are
+        :param scope: subject whose observations are shown in full; None if all are
         """
         if scope is None or self.subject == scope:
             return self

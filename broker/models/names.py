@@ -1,7 +1,7 @@
 """The syntax of all names that callers send.
 
 Names consist of letters, digits and a few marks. Each component begins with a letter, a digit or `_`, so that no name
-leaves a folder, is a hidden file, or looks like an option. No character has a meaning in HTML, XML, SQL or a shell.
+leaves a directory, is a hidden file, or looks like an option. No character has a meaning in HTML, XML, SQL or a shell.
 """
 
 from typing import Annotated, NamedTuple, Self

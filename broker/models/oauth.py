@@ -73,8 +73,8 @@ class Client(NamedTuple):
     """A program that is granted tokens.
 
     :param public: whether it has no secret, because it could not protect one
-    :param role: role of the program itself; None: it acts only for users who log in
-    :param made_by: admin that created it; None: it registered itself
+    :param role: role of the program itself; None if it acts only for users who log in
+    :param made_by: admin that created it; None if it registered itself
     """
 
     id: str
@@ -98,13 +98,13 @@ class UserLogin(NamedTuple):
 
 
 class Bearer(NamedTuple):
-    """The token of a request: its owner, its resource server (None: all), and its scopes.
+    """The token of a request: its owner, its resource server (None for all), and its scopes.
 
-    :param client: client to which it was granted; None: no client
+    :param client: client to which it was granted; None for no client
     :param number: number by which admins list and revoke it: its own, or the number of the login or issued token
-        that it derives from; None: it is no token of the broker
+        that it derives from; None if it is no token of the broker
     :param issued: whether an admin issued it, so that it may issue others
-    :param expires_at: expiry time; None: it does not expire, or contains its expiry
+    :param expires_at: expiry time; None if it does not expire, or contains its expiry
     """
 
     caller: Caller
@@ -137,7 +137,7 @@ class TokenSource(NamedTuple):
 class Code(NamedTuple):
     """The terms of an authorization code: the client that may exchange it, and the scopes that it gets.
 
-    :param challenge: S256 challenge of PKCE; None: the client has a secret, and sent no challenge
+    :param challenge: S256 challenge of PKCE; None if the client has a secret, and sent no challenge
     :param offline: whether refresh tokens are requested
     """
 

@@ -43,7 +43,7 @@ class Foreign(NamedTuple):
     def of(cls, sub: object, issuer: str) -> Self:
         """Return the person with this `sub`. :raises ValueError: when the `sub` is invalid, with the reason"""
         if not isinstance(sub, str) or not sub:
-            raise ValueError("its sub is empty or not text")
+            raise ValueError("its sub is empty or not a string")
         try:
             size = max(len(sub.encode()), len(issuer.encode()))
         except UnicodeEncodeError:

@@ -32,7 +32,7 @@ MOST = 100_000
 
 
 class NewItem(Item):
-    """A file or a folder of a submission; a deletion has only a `source`."""
+    """A file or a directory of a submission; a deletion has only a `source`."""
 
     source: Path
     destination: Path = ""
@@ -89,7 +89,7 @@ class TaskError(Wire):
 class TaskRecord(Wire):
     """The state of a task at one moment.
 
-    - `bytes`, `files`: totals known so far, which grow while folders are read
+    - `bytes`, `files`: totals known so far, which grow while directories are read
     - `rate`: bytes per second, current or average
     - `waits`: reason why the task waits; empty if it does not
     - `error`: error that made the task fail, or that it currently retries

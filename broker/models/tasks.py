@@ -28,13 +28,13 @@ Status = Literal["ACTIVE", "INACTIVE", "SUCCEEDED", "FAILED"]
 WorkKind = Literal["look", "expand", "prune", "copy", "link", "delete", "remove"]
 """Actions of work items.
 
-- `look`: find out whether an item is a file or a folder
-- `expand`: list a folder, and plan its entries
-- `prune`: find entries of a destination folder that the source folder lacks
+- `look`: find out whether an item is a file or a directory
+- `expand`: list a directory, and plan its entries
+- `prune`: find entries of a destination directory that the source directory lacks
 - `copy`: copy a file
 - `link`: create a symbolic link
 - `delete`: delete a file or link
-- `remove`: remove a folder, which is empty by then
+- `remove`: remove a directory, which is empty by then
 """
 WorkState = Literal["pending", "leased", "succeeded", "skipped", "failed", "canceled", "expired"]
 """States of work items; `skipped`: failed, but the task continues without it."""
@@ -73,7 +73,7 @@ class Options(Wire):
 
 
 class Item(Wire):
-    """One item of a submission. `recursive` None means that it may be a file or a folder."""
+    """One item of a submission. `recursive` None means that it may be a file or a directory."""
 
     source: str
     destination: str = ""
@@ -111,10 +111,10 @@ class Details(NamedTuple):
     - `link`: target of the symbolic link to create
     - `found`: kind of the entry in the listing
     - `compare`: whether to copy the file only if its checksum differs
-    - `above`: server's ids of this folder and its parents, if links are followed
+    - `above`: server's ids of this directory and its parents, if links are followed
     - `linked`: whether the path is the target of a symbolic link at the destination
-    - `unique`, `within`: server's ids of the listed entry, and of its folder
-    - `twin`: another name in the same folder that the destination does not distinguish from this one
+    - `unique`, `within`: server's ids of the listed entry, and of its directory
+    - `twin`: another name in the same directory that the destination does not distinguish from this one
     """
 
     modified: float | None = None

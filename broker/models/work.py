@@ -74,7 +74,7 @@ def storable(path: str) -> str:
 
 
 def restored(text: str) -> str:
-    """Return the path for a text from `storable`.
+    """Return the path for a string from `storable`.
 
     >>> restored(storable("caf\\udce9\\uf8ff")) == "caf\\udce9\\uf8ff"
     True

@@ -42,7 +42,7 @@ async def make(archive: Archive, scope: Scope, query: AuditQuery) -> Report:
         found = await AccessStore(connection).changes(PAGE + 1, **query.model_dump())
     entries = found[-PAGE:] if query.after is not None else found[:PAGE]
     table = Table("changes", "Changes", COLUMNS, [_row(each) for each in entries])
-    lead = "All changes at this broker, the newest first."
+    lead = "All changes on this broker, the newest first."
     links = _links(query, entries, more=len(found) > PAGE)
     return Report("audit", "Audit log", lead, time.time(), tables=[table], links=links)
 

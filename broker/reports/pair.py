@@ -123,8 +123,9 @@ def _report(pair: Pair, scope: Scope, seen: PairData, expected: Expected) -> Rep
     return Report(
         "pair",
         f"{pair.source} to {pair.sink or 'anywhere'}" + (", written" if pair.direction == "write" else ""),
-        "Rates of transfers, and their forecasts when they began. Where no forecast was requested, it is what the "
-        "broker would have forecast then, from the transfers that had ended. One class of sizes shows less spread.",
+        "Rates of transfers, and their forecasts when they began. If no forecast was requested, the report shows the "
+        "one that the broker would have made then, from the transfers that had ended. A single size class shows less "
+        "spread.",
         time.time(),
         [*_facts(seen), *_expected(expected)],
         _figures(seen.scores),

@@ -116,7 +116,7 @@ async def made(
     :raises Invalid: when the report has no period, or always ends now, and one was given
     """
     if name != ALL and name not in REPORTS:
-        raise NotFound(f"there is no report {name}", f"name one of {', '.join(REPORTS)}, or all")
+        raise NotFound(f"there is no report {name}", f"choose one of {', '.join(REPORTS)}, or all")
     kinds = LISTED if name == ALL else [REPORTS[name]]
     if period.until is not None and (endless := _without(kinds, "until")):
         raise Invalid(f"{', '.join(endless)} has no end date: it shows the present", "leave out --until")

@@ -123,7 +123,7 @@ def _facts(record: TaskRecord) -> list[Fact]:
         Fact("Files", record.files, "count", f"{record.files_transferred:,} were transferred"),
         Fact("Skipped", record.files_skipped, "count", "files that existed already"),
         Fact("Unverified", record.files_unverified, "count", "files that were copied without verification"),
-        Fact("Not cleared", record.folders_not_cleared, "count", "folders in which no extra files were deleted"),
+        Fact("Not cleared", record.folders_not_cleared, "count", "directories in which no extra files were deleted"),
         Fact("Faults", record.faults, "count", f"{record.work['retrying']:,} are being retried"),
         Fact("Failed", record.work["failed"], "count"),
     ]

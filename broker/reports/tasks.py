@@ -60,14 +60,14 @@ UNDERWAY_COLUMNS = (
 
 
 class TasksQuery(Wire):
-    """Search parameters: state, owner (for admins), label (`*` matches any text), and period of the request.
+    """Search parameters: state, owner (for admins), label (`*` matches any characters), and period of the request.
 
     `before` is the id of a task, for a page of older ones.
     """
 
     status: Annotated[Status | None, Field(title="State")] = None
     owner: Annotated[Who | None, Field(description="For admins.")] = None
-    label: Annotated[Remark | None, Field(description="* matches any text.")] = None
+    label: Annotated[Remark | None, Field(description="* matches any characters.")] = None
     since: Day | None = None
     until: Day | None = None
     before: Annotated[UUID | None, Field(json_schema_extra={"hidden": True})] = None
@@ -104,7 +104,7 @@ async def owned(connection: AsyncConnection, scope: Scope, number: UUID) -> Task
     """
     task = await stored.TaskStore(connection).one(str(number))
     if task is None or scope.subject not in (None, task.owner):
-        raise NoTask(f"there is no task {number}", "see the list of your tasks")
+        raise NoTask(f"there is no task {number}", "choose one from the list of your tasks")
     return task
 
 

@@ -67,7 +67,7 @@ INCIDENTS = (
 
 
 class TransferQuery(Wire):
-    """The transfer, by the number of its decision."""
+    """The number of the decision of the transfer to show."""
 
     id: Annotated[int, Field(ge=0, lt=2**63, json_schema_extra={"hidden": True})]
 
@@ -80,7 +80,7 @@ async def make(archive: Archive, scope: Scope, query: TransferQuery) -> Report:
     async with archive.database.read() as connection:
         decision = await DecisionStore(connection).one(query.id, scope.subject)
     if decision is None:
-        raise NotFound(f"there is no transfer {query.id}", "see the list of decisions")
+        raise NotFound(f"there is no transfer {query.id}", "choose one from the list of decisions")
     about = decision.listed
     collects = about.kind == "collect"
     names = [each.url for each in decision.sources] if collects else _names(decision.sources)

@@ -50,7 +50,7 @@ endpoints = Table(
     ),  # whether it may get a limited proxy certificate
     Column("data_hosts", Text, nullable=False, server_default=""),  # separated by blanks
     Column("opened", Text, nullable=False, server_default=""),  # approval of a private address: "admin" or "upgrade"
-    Column("moves", Integer, nullable=False, server_default="0"),  # counts changes of its address or folder
+    Column("moves", Integer, nullable=False, server_default="0"),  # counts changes of its address or directory
 )
 
 depots = Table(

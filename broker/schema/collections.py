@@ -31,9 +31,9 @@ credential_places = Table(
     Column("credential", Text, primary_key=True),
     Column("url", Text, primary_key=True),
 )
-"""Folder URLs of credentials whose entry in the workers' TOML file has no `for`.
+"""Directory URLs of credentials whose entry in the workers' TOML file has no `for`.
 
-An upgrade stored the folders of their collections, when `for` became required.
+An upgrade stored the directories of their collections, when `for` became required.
 """
 
 former_folders = Table(
@@ -43,7 +43,7 @@ former_folders = Table(
     Column("host", Text, primary_key=True),
     Column("folder", Text, primary_key=True),
 )
-"""Former folders of collections whose endpoint was moved by a non-admin; the catalogue gives no access to them."""
+"""Former directories of collections whose endpoint was moved by a non-admin; the catalogue gives no access to them."""
 
 access_rules = Table(
     "access_rules",

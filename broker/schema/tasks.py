@@ -72,7 +72,7 @@ tasks = Table(
     Column("bytes_transferred", BigInteger, nullable=False),
     Column("bytes_checksummed", BigInteger, nullable=False),
     Column("faults", BigInteger, nullable=False),
-    # folders_not_cleared: destination folders where a sync deleted no extra files, because it could not identify them
+    # folders_not_cleared: destination directories where a sync deleted no extra files, as it could not identify them
     Column(
         "files_unverified", BigInteger, nullable=False, server_default="0"
     ),  # copied without the required verification
@@ -137,11 +137,11 @@ touched = Table(
     METADATA,
     Column("task_id", ForeignKey(tasks.c.id, ondelete="CASCADE"), primary_key=True),
     Column("role", Text, primary_key=True),  # roles as in storage.touched
-    Column("token", Text, primary_key=True),  # server's id of the file or folder
+    Column("token", Text, primary_key=True),  # server's id of the file or directory
     Column("path", Text, primary_key=True),  # path from its collection's root
     sqlite_with_rowid=False,
 )
-"""Files and folders that a task with deletions reads or writes, under all paths, so that it deletes none of them."""
+"""Files and directories that a task with deletions reads or writes, under all paths; it deletes none of them."""
 
 workers = Table(
     "workers",

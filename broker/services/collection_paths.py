@@ -20,7 +20,7 @@ def normal(path: str) -> str:
     ('/run 1/', '/x', '/a/b/c', '/')
     """
     if len(path) > LONGEST or not path.isprintable():
-        raise Invalid(f"{path[:80]!r} is not a path", "name one of at most 4096 characters that can all be printed")
+        raise Invalid(f"{path[:80]!r} is not a path", "give one of at most 4096 printable characters")
     parts: list[str] = []
     for part in path.removeprefix("/").split("/"):
         if part in ("", ".") or (part == "~" and not parts):
@@ -39,7 +39,7 @@ def normal(path: str) -> str:
 def below(base: str, path: str) -> str:
     """Return the path at the server for a normal path in a collection.
 
-    :param base: folder of the collection at the server
+    :param base: directory of the collection at the server
 
     >>> below("/data/", "/run 1/x"), below("/", "/")
     ('/data/run 1/x', '/')

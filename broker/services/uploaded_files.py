@@ -194,4 +194,4 @@ def _named(error: ValidationError) -> str:
     first = error.errors(include_url=False)[0]
     if not first["loc"]:
         return why(first)
-    return f"{first['loc'][0]}: {one_line(str(first['input']), LONGEST // 2)!r} cannot be kept: {why(first)}"
+    return f"{first['loc'][0]}: cannot store {one_line(str(first['input']), LONGEST // 2)!r}: {why(first)}"

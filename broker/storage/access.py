@@ -125,8 +125,8 @@ class AccessStore:
     ) -> list[AuditEntry]:
         """Return changes, the newest first.
 
-        :param subject: subject that made the changes; None: all
-        :param action: kind of change; None: all
+        :param subject: subject that made the changes; None for all
+        :param action: kind of change; None for all
         :param before: number of a change, to return the newest changes before it
         :param after: number of a change, to return the oldest changes after it, for paging towards newer ones
         """

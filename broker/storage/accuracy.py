@@ -89,8 +89,8 @@ class Accuracy:
     ) -> list[DetailedTransfer]:
         """Return transfers with one of these outcomes among a link's newest `LOOKED` transfers, the newest first.
 
-        :param subject: subject whose transfers the caller may see; None: all
-        :param reporter: subject whose transfers are requested; None: all
+        :param subject: subject whose transfers the caller may see; None for all
+        :param reporter: subject whose transfers are requested; None for all
         """
         of = observations.c
         names = ("started", "ended", "bytes", "outcome", "error", "subject", "busy_seconds")

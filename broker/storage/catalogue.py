@@ -60,7 +60,7 @@ UNKNOWN = Registrar()
 class LocatedDataset(NamedTuple):
     """A dataset and its replicas.
 
-    :param replicas: endpoint number and path below the endpoint's folder of each; path None is the dataset's name
+    :param replicas: endpoint number and path below the endpoint's directory of each; path None is the dataset's name
     :param suspicious: endpoint numbers of the replicas that were reported as bad
     :param registrations: registrations of the replicas, by endpoint number
     """

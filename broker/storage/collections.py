@@ -32,14 +32,14 @@ PAUSE = [pause_rules.c[name] for name in PauseRule.model_fields]
 
 
 class Limited(NamedTuple):
-    """A collection with a rate limit, and the URL of its folder if it has an endpoint."""
+    """A collection with a rate limit, and the URL of its directory if it has an endpoint."""
 
     id: str
     rate: float
     url: str | None
 
     def has(self, urls: Iterable[str]) -> bool:
-        """Return whether one of these URLs lies in the collection's folder."""
+        """Return whether one of these URLs lies in the collection's directory."""
         return self.url is not None and any(url.startswith(self.url) for url in urls)
 
 
@@ -79,7 +79,7 @@ class CollectionStore:
         return {row.id: (row.name, row.site) for row in await self._connection.execute(joined)}
 
     async def folders(self) -> list[CollectionFolder]:
-        """Return the folders of all collections at endpoints, and former folders that non-admins moved."""
+        """Return the directories of all collections at endpoints, and former directories that non-admins moved."""
         where = [endpoints.c[name] for name in ("scheme", "host", "port", "prefix")]
         fields = [collections.c[name] for name in Collection.model_fields if name != "endpoint"]
         found = []
@@ -98,12 +98,12 @@ class CollectionStore:
         return found
 
     async def keep_folder(self, collection: UUID, host: str, folder: str) -> None:
-        """Store a former folder of a collection."""
+        """Store a former directory of a collection."""
         values = {"collection_id": str(collection), "host": host, "folder": folder}
         await self._connection.execute(insert(self._connection, former_folders).values(values).on_conflict_do_nothing())
 
     async def forget_folders(self, endpoint: str) -> None:
-        """Delete the former folders of the collections at an endpoint."""
+        """Delete the former directories of the collections at an endpoint."""
         these = select(collections.c.id).join_from(collections, endpoints).where(endpoints.c.name == endpoint)
         await self._connection.execute(delete(former_folders).where(former_folders.c.collection_id.in_(these)))
 
@@ -117,7 +117,7 @@ class CollectionStore:
         return [Limited(row.id, row.rate, row.scheme and _url(row)) for row in rows]
 
     async def places(self) -> dict[str, list[str]]:
-        """Return the stored folder URLs of credentials whose entry in the TOML file has no `for`, by credential."""
+        """Return the stored directory URLs of credentials whose entry in the TOML file has no `for`, by credential."""
         columns = credential_places.c.credential, credential_places.c.url
         found: dict[str, list[str]] = {}
         for row in await self._connection.execute(select(*columns).order_by(*columns)):
@@ -149,7 +149,7 @@ class CollectionStore:
         """
         done = await self._connection.execute(delete(collections).where(collections.c.id == str(number)))
         if not done.rowcount:
-            raise NotFound(f"there is no collection {number}", "see GET /broker/v1/collections")
+            raise NotFound(f"there is no collection {number}", "choose one listed by GET /broker/v1/collections")
 
     async def rules(self, numbers: Some[str] | None = None) -> dict[str, list[AccessRule]]:
         """Return the access rules of all collections, or of those with these ids, by collection.
@@ -232,7 +232,7 @@ class CollectionStore:
 
 
 def _url(row: Row[Any]) -> str:
-    """Return the URL of a collection's folder, from its base and its endpoint's address."""
+    """Return the URL of a collection's directory, from its base and its endpoint's address."""
     at = Endpoint.model_construct(scheme=row.scheme, host=row.host, port=row.port, prefix=row.prefix)
     return at.url(row.base)
 

@@ -1,6 +1,6 @@
-"""Datasets as files in folders: a folder is a common prefix of names up to a slash.
+"""Datasets as files in directories: a directory is a common prefix of names up to a slash.
 
-A recursive query lists a folder: each step finds, by the index, the first name after the previous entry. So the time
+A recursive query lists a directory: each step finds, by the index, the first name after the previous entry. So the time
 depends on the number of entries, and not on the number of datasets below them.
 """
 
@@ -16,14 +16,14 @@ from broker.schema.catalogue import datasets
 __all__ = ["Child", "Folders"]
 
 AFTER_SLASH = "0"
-"""The character after the slash: as a suffix, a bound above all names in a folder; no component begins lower."""
+"""The character after the slash: as a suffix, a bound above all names in a directory; no component begins lower."""
 LEAST = "!"
 """A character smaller than all characters of names: a name with this suffix sorts directly after the name."""
 LAST = "\U0010ffff"
 
 
 class Child(NamedTuple):
-    """An entry of a folder: another folder, or a dataset with its size and creation time."""
+    """An entry of a directory: another directory, or a dataset with its size and creation time."""
 
     name: str
     folder: bool
@@ -32,12 +32,12 @@ class Child(NamedTuple):
 
     @property
     def key(self) -> str:
-        """The sort key of the entry: a folder sorts like the names inside it."""
+        """The sort key of the entry: a directory sorts like the names inside it."""
         return self.name + "/" if self.folder else self.name
 
 
 class Folders:
-    """Folders of datasets, in the database."""
+    """Directories of datasets, in the database."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
@@ -52,9 +52,9 @@ class Folders:
         return sorted(rows.scalars())
 
     async def children(self, scope: str, beginning: str, after: str, limit: int) -> list[Child]:
-        """Return the entries of a folder in the order of their keys, after the key `after`.
+        """Return the entries of a directory in the order of their keys, after the key `after`.
 
-        :param beginning: prefix of all names in the folder, with a slash at its end; empty for a scope's root
+        :param beginning: prefix of all names in the directory, with a slash at its end; empty for a scope's root
         """
         inside = and_(datasets.c.scope == scope, datasets.c.name < beginning + LAST)
         skipped = after + LEAST if after and not after.endswith("/") else after[:-1] + AFTER_SLASH
@@ -74,7 +74,7 @@ class Folders:
         return [_child(row.name[len(beginning) :], row.size, row.created_at) for row in rows]
 
     def _next(self, name: ColumnElement[str], beginning: str) -> ColumnElement[str]:
-        """Return the lower bound of the next entry: after the subfolder of a name, or after the name itself."""
+        """Return the lower bound of the next entry: after the subdirectory of a name, or after the name itself."""
         rest = func.substr(name, len(beginning) + 1)
         slash = self._find(rest, "/")
         folder = func.substr(name, 1, len(beginning) + slash - 1)

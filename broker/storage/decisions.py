@@ -100,7 +100,7 @@ class DecisionStore:
         await self._connection.execute(row.on_conflict_do_update(index_elements=keys, set_=more))
 
     async def one(self, number: int, subject: str | None) -> StoredDecision | None:
-        """Return a decision; None if it does not exist, or is not of this subject (None: any subject)."""
+        """Return a decision; None if it does not exist, or is not of this subject (None for any subject)."""
         mine = decisions.c.subject == subject if subject is not None else literal(True)
         joined = select(*SHOWN, decisions.c.moved, traces.c.sources, traces.c.ranges).join(traces)
         row = (await self._connection.execute(joined.where(decisions.c.id == number, mine))).one_or_none()

@@ -65,4 +65,4 @@ class DepotStore:
         """Remove a depot. :raises NotFound:"""
         done = await self._connection.execute(delete(depots).where(depots.c.name == name))
         if not done.rowcount:
-            raise NotFound(f"there is no depot {name}", "see GET /broker/v1/depots")
+            raise NotFound(f"there is no depot {name}", "choose one listed by GET /broker/v1/depots")

@@ -48,7 +48,7 @@ Columns = Mapping[str, TypeEngine[Any]]
 
 
 def contains(column: ColumnElement[str], text: str) -> ColumnElement[bool]:
-    """Return the condition that a column contains a text, ignoring case; no character is a wildcard."""
+    """Return the condition that a column contains a string, ignoring case; no character is a wildcard."""
     escaped = text.lower().replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
     return func.lower(column).like(f"%{escaped}%", escape="\\")
 

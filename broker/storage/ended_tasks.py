@@ -79,5 +79,5 @@ class NoticeStore:
         return await TaskStore(self._connection).some(list(taken))
 
     async def put(self, number: str, at: float | None) -> None:
-        """Set the time of the next attempt to send a task's notice; None: no further attempt."""
+        """Set the time of the next attempt to send a task's notice; None for no further attempt."""
         await self._connection.execute(update(tasks).where(tasks.c.id == number).values(untold=at))

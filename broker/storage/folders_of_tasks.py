@@ -1,4 +1,4 @@
-"""The folders and files that a task reads or writes, identified by servers' ids, since each may have many paths."""
+"""The directories and files that a task reads or writes, identified by servers' ids, since each may have many paths."""
 
 from collections.abc import Collection
 from typing import Literal, NamedTuple
@@ -13,7 +13,7 @@ from broker.storage.dialects import ALWAYS, insert, tabled
 __all__ = ["Role", "Touch", "Touched"]
 
 Role = Literal["source", "above", "destination", "aim"]
-"""The roles of a folder in a task.
+"""The roles of a directory in a task.
 
 - "source": files are copied from it
 - "above": it is a parent of an item
@@ -22,9 +22,9 @@ Role = Literal["source", "above", "destination", "aim"]
 
 
 class Touch(NamedTuple):
-    """A folder or file that a task reads or writes.
+    """A directory or file that a task reads or writes.
 
-    :param token: server's id of the folder or file
+    :param token: server's id of the directory or file
     """
 
     role: Role
@@ -33,13 +33,13 @@ class Touch(NamedTuple):
 
 
 class Touched:
-    """Folders and files that tasks read and write."""
+    """Directories and files that tasks read and write."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
 
     async def add(self, task: str, found: Collection[Touch]) -> None:
-        """Store folders and files that a task reads or writes; existing entries are unchanged."""
+        """Store directories and files that a task reads or writes; existing entries are unchanged."""
         if not found:
             return
         columns = dict.fromkeys(Touch._fields, Text())
@@ -61,7 +61,7 @@ class Touched:
         return set((await self._connection.execute(query)).scalars())
 
     async def paths(self, task: str, token: str, role: Role) -> set[str]:
-        """Return the paths that a task uses for a folder or file in a role."""
+        """Return the paths that a task uses for a directory or file in a role."""
         query = select(touched.c.path).where(
             touched.c.task_id == task, touched.c.role == role, touched.c.token == token
         )

@@ -97,7 +97,7 @@ class NewestForecast(NamedTuple):
 class Misses:
     """Queries of the scores.
 
-    :param subject: subject that made the transfers; None: all
+    :param subject: subject that made the transfers; None for all
     """
 
     def __init__(self, connection: AsyncConnection, subject: str | None) -> None:

@@ -268,7 +268,7 @@ class ObservationStore:
 
         :param conditions: required source, sink, direction, outcome and subject; `set_aside`: whether they are set
             aside; `since` and `until`: period in which they ended
-        :param before: number of an observation, to return only earlier reports; None: all
+        :param before: number of an observation, to return only earlier reports; None for all
         """
         page = select(pairs.c.source, pairs.c.sink, pairs.c.direction, observations).join(pairs)
         for name in ("source", "sink", "direction"):

@@ -100,14 +100,14 @@ class LaneStore:
         await self._connection.execute(delete(lanes).where(lanes.c.id.in_(sorted(numbers))))
 
     async def caps(self, of: Collection[str]) -> dict[str, int | None]:
-        """Return the limit of lanes of each existing collection; None: no limit."""
+        """Return the limit of lanes of each existing collection; None for no limit."""
         rows = await self._connection.execute(
             select(collections.c.id, collections.c.concurrency).where(collections.c.id.in_(list(of)))
         )
         return {row.id: row.concurrency for row in rows}
 
     async def paused(self, of: Collection[str]) -> dict[str, list[tuple[str | None, frozenset[str], str]]]:
-        """Return the pause rules by collection: subject (None: all), paused operations, and message of each."""
+        """Return the pause rules by collection: subject (None for all), paused operations, and message of each."""
         rows = await self._connection.execute(select(pause_rules).where(pause_rules.c.collection_id.in_(list(of))))
         found: dict[str, list[tuple[str | None, frozenset[str], str]]] = {}
         for row in rows:

@@ -29,7 +29,7 @@ def upgrade(url: str, namers: Sequence[tuple[str, str | None]] | None = None) ->
     An upgrade is one transaction, so that it can be repeated if it was killed. A SQLite file is first copied to
     `FILE.before-VERSION`, where VERSION is this broker's.
 
-    :param namers: `Settings.namers`; None: not given
+    :param namers: `Settings.namers`; None if not given
     :returns: whether the tables were created
     :raises Invalid: when the tables are of a newer broker or of another program, or the upgrade needs `namers`
     """
@@ -81,7 +81,7 @@ def _one_at_a_time(url: str) -> Iterator[None]:
     try:
         folder = os.open(Path(path).parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
-        raise Unavailable(f"the database cannot be opened: {error.strerror}", "check --database") from error
+        raise Unavailable(f"cannot open the database: {error.strerror}", "check --database") from error
     try:
         with suppress(OSError):  # some file systems have no locks
             fcntl.flock(folder, fcntl.LOCK_EX)
@@ -124,7 +124,7 @@ def _refuse_strange(connection: Connection, version: str | None, empty: bool) ->
             "use the broker version that made them, or a newer one",
         )
     if version is None and not empty:
-        raise Invalid("the database has tables, but not the broker's", "name an empty database")
+        raise Invalid("the database has tables, but not the broker's", "choose an empty database")
 
 
 @contextmanager
@@ -146,7 +146,7 @@ def _connected(url: str, begin: str = "BEGIN") -> Iterator[Connection]:
     except OperationalError as error:
         reason = str(error.orig).partition("\n")[0]
         raise Unavailable(
-            f"the database cannot be opened: {reason}", "check --database, and that the database server is running"
+            f"cannot open the database: {reason}", "check --database, and that the database server is running"
         ) from error
     finally:
         engine.dispose()

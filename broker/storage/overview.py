@@ -36,7 +36,7 @@ class Stopped(NamedTuple):
 class Problems:
     """Queries for failures, the newest first.
 
-    :param subject: subject whose failures are returned; None: all
+    :param subject: subject whose failures are returned; None for all
     """
 
     def __init__(self, connection: AsyncConnection, subject: str | None) -> None:
@@ -44,7 +44,7 @@ class Problems:
         self._subject = subject
 
     async def transfers(self, since: float, limit: int) -> list[FailedTransfer]:
-        """Return transfers that failed or were corrupt since a time."""
+        """Return failed and corrupt transfers that ended at or after `since`, newest first."""
         of = observations.c
         mine = literal(True) if self._subject is None else of.subject == self._subject
         query = (
@@ -75,7 +75,7 @@ async def beside(connection: AsyncConnection, subject: str | None, since: float)
     The first is the duration from the best single source in hindsight, the second the time until the last byte arrived.
     Transfers without a known first duration are left out; at most `MOST_DURATIONS` are returned.
 
-    :param subject: subject that made the transfers; None: all
+    :param subject: subject that made the transfers; None for all
     """
     of = decisions.c
     mine: Any = literal(True) if subject is None else of.subject == subject

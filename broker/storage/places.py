@@ -23,7 +23,7 @@ class Placed(NamedTuple):
 
     :param coordinates: its own, otherwise its site's latitude and longitude in degrees
     :param opened: approval of a private or loopback address; empty: none
-    :param moves: number of changes of its address or folder
+    :param moves: number of changes of its address or directory
     """
 
     id: int
@@ -126,10 +126,12 @@ class PlaceStore:
         except IntegrityError:
             raise Conflict(f"cannot remove {thing}: {why}", "remove these first") from None
         if not done.rowcount:
-            raise NotFound(f"there is no {thing}", "see GET /broker/v1/" + thing.partition(" ")[0] + "s")
+            raise NotFound(
+                f"there is no {thing}", "choose one listed by GET /broker/v1/" + thing.partition(" ")[0] + "s"
+            )
 
 
 def _where(endpoint: Any) -> tuple[ColumnElement[Any], ...]:
-    """Return the columns of an endpoint's address and folder; port NULL becomes the scheme's default port."""
+    """Return the columns of an endpoint's address and directory; port NULL becomes the scheme's default port."""
     port = func.coalesce(endpoint.port, case(PORTS, value=endpoint.scheme))
     return endpoint.scheme, endpoint.host, port, endpoint.prefix

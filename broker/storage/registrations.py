@@ -19,7 +19,7 @@ NAMES: Columns = {"number": Integer(), "scope": String(), "name": String()}
 class ReplicaRegistration(NamedTuple):
     """The registration of a replica.
 
-    :param by: subject that registered or confirmed it; None: unknown
+    :param by: subject that registered or confirmed it; None if unknown
     :param admin: whether the subject was an admin
     :param moves: number of the endpoint's moves at that time; a later move ends the registration
     """
@@ -30,7 +30,7 @@ class ReplicaRegistration(NamedTuple):
 
 
 class Stated(NamedTuple):
-    """A replica's dataset, endpoint number, path there (None: the dataset's name) and registration."""
+    """A replica's dataset, endpoint number, path there (None for the dataset's name) and registration."""
 
     dataset: str
     endpoint: int
@@ -93,7 +93,7 @@ class Registrations:
 async def lies_below(connection: AsyncConnection, endpoint: int, path: str) -> bool:
     """Return whether an endpoint has a replica at a path or below it.
 
-    :param path: path below the endpoint's folder, without slashes at its ends; empty: the folder itself
+    :param path: path below the endpoint's directory, without slashes at its ends; empty: the directory itself
     """
     place = func.ltrim(func.coalesce(replicas.c.path, datasets.c.name), "/")
     below = or_(literal(not path), place == path, func.substr(place, 1, len(path) + 1) == f"{path}/")

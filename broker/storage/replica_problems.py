@@ -40,7 +40,7 @@ class AddressFailures(NamedTuple):
 class Suspects:
     """Queries for replicas and addresses with problems.
 
-    :param subject: subject whose transfers count; None: all
+    :param subject: subject whose transfers count; None for all
     """
 
     def __init__(self, connection: AsyncConnection, subject: str | None) -> None:

@@ -150,7 +150,7 @@ class RouteStore:
 
         A sample has all uses of a server by a reporter or none, so each of its pairs has all its days.
 
-        :param reporter: reporter of the uses; None: all, except ignored ones
+        :param reporter: reporter of the uses; None for all, except ignored ones
         :param since: start of the period, in which the uses ended
         :param until: end of the period
         :param most: maximum number of uses

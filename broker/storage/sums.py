@@ -50,7 +50,7 @@ class LinkTotals(NamedTuple):
 class SumStore:
     """Queries of the sums.
 
-    :param subject: subject that made the transfers; None: all
+    :param subject: subject that made the transfers; None for all
     """
 
     def __init__(self, connection: AsyncConnection, subject: str | None) -> None:

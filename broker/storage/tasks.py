@@ -34,7 +34,7 @@ class TaskFilter(NamedTuple):
 
     :param labels: pairs of a label, or `~` and a case-insensitive pattern with `*`, and whether it is required; a task
         must match at least one required label, and no other one
-    :param side: whether `collection` must be the source or the destination; None: either
+    :param side: whether `collection` must be the source or the destination; None for either
     :param before: request time and id of the last task of the previous page, in lists with the newest first
     """
 
@@ -149,7 +149,7 @@ class TaskStore:
         changes are visible.
 
         :param state: new state of the unfinished work
-        :param by: end the task only if its deadline is not later; None: in any case
+        :param by: end the task only if its deadline is not later; None to end it in any case
         :param also: further values of the task's columns
         """
         active = select(tasks.c.id).where(tasks.c.id == number, tasks.c.status == "ACTIVE")
@@ -232,7 +232,7 @@ class TaskStore:
     async def events(self, number: str, errors: bool | None, limit: int, offset: int) -> tuple[list[Event], int]:
         """Return a page of a task's events, the newest first, and the number of all that match.
 
-        :param errors: True: only errors; False: only other events; None: all events
+        :param errors: True for only errors, False for only other events, None for all events
         """
         where = and_(events.c.task_id == number, literal(True) if errors is None else events.c.is_error.is_(errors))
         page = select(events).where(where).order_by(events.c.id.desc()).limit(limit).offset(offset)

@@ -26,7 +26,7 @@ MOST_NOTED = 1000
 
 
 class DepotRegistry:
-    """The tickets for depots that are registered at this broker."""
+    """The tickets for depots that are registered with this broker."""
 
     def __init__(self, depots: Depots) -> None:
         self._depots = depots
@@ -44,7 +44,7 @@ class DepotRegistry:
             wanted = WantedTickets(route=(depot.name,), hosts=(to,), sessions=SESSIONS, bytes=BYTES)
             (issued,) = await self._depots.issue(WORKER, wanted)
         except (BrokerError, ValueError) as error:
-            raise Unreachable(str(error), "see the depots of the broker") from None
+            raise Unreachable(str(error), "choose one listed by GET /broker/v1/depots") from None
         place = HostPort.of(issued.host.strip("[]"), issued.port)
         known = {place: DepotTicket(issued.ticket, bytes.fromhex(issued.key))} if issued.ticket and issued.key else {}
         return route._replace(depots=(place,), tickets=known), ANYWHERE

@@ -174,7 +174,7 @@ class Executor:
             return Downloading(sources, sink.tree, task.options, limits, owner_and_site, namings, self._lenient).copy
         raise Unsupported(
             f"copies from {source.collection.name} to {sink.collection.name} are not supported",
-            "copy from a GridFTP server or the catalogue, to a GridFTP server or a folder of workers",
+            "copy from a GridFTP server or the catalogue, to a GridFTP server or a directory of workers",
         )
 
     def _sources(self, tree: GridFTPTree | CatalogueTree, sink: Collection, task: LaneCandidate) -> Sources:
@@ -267,7 +267,7 @@ def _granted(rights: OwnerRights, batch: Sequence[Work], recorder: Recorder) -> 
         if reason := rights.denied(work):
             recorder.report(WorkResult(work, "failed", error_code=DENIED, error=reason))
         elif twin := work.details.twin:
-            reason = f"the destination does not distinguish {work.destination} from {twin!r} in the same folder"
+            reason = f"the destination does not distinguish {work.destination} from {twin!r} in the same directory"
             recorder.report(WorkResult(work, "failed", error_code="EXISTS", error=reason))
         else:
             granted.append(work)

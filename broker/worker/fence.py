@@ -78,7 +78,7 @@ class Fence:
         """
         while True:
             if not await self._is_held(work):
-                raise LeaseLost(f"another worker has taken over {work.source}", "see the log of the workers")
+                raise LeaseLost(f"another worker has taken over {work.source}", "read the log of the workers")
             if not self.silent:
                 return
             await asyncio.sleep(PAUSE)

@@ -59,8 +59,8 @@ class Leases:
     ) -> list[Work]:
         """Lease work items of the first of these groups that has any.
 
-        The caller alternates the order of the groups, so that copying begins before all folders are listed; every other
-        lane takes large files first, so that small files fill the gaps.
+        The caller alternates the order of the groups, so that copying begins before all directories are listed; every
+        other lane takes large files first, so that small files fill the gaps.
         """
         async with self._leasing:
             batch = await self._leased(task, groups, large_first, most)

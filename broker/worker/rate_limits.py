@@ -1,6 +1,6 @@
-"""Rate limits for bytes, in force for all access to a collection's folder.
+"""Rate limits for bytes, in force for all access to a collection's directory.
 
-A collection's rate protects its server. So it also applies to a file in this folder that is read as a replica of a
+A collection's rate protects its server. So it also applies to a file in this directory that is read as a replica of a
 dataset, or through another collection at the same server.
 """
 

@@ -182,7 +182,7 @@ class Recorder:
         return recorded
 
     def _instead(self, batch: _Batch, error: Exception) -> list[_Batch]:
-        """Return the batches to write instead of one that cannot be written, so that an unwritable result fails alone.
+        """Return smaller batches in place of one that cannot be written, so that only the unwritable result fails.
 
         A batch with several results becomes a batch for each, and one for the rest. One with a single result becomes
         its failure. One without results, or with a failure that cannot be written, is dropped.
@@ -190,7 +190,7 @@ class Recorder:
         if batch.failure or not batch.results:
             return []
         if len(batch.results) == 1 and not batch.moved and not batch.events:
-            why = f"cannot be recorded: {error}"[:SHOWN]
+            why = f"cannot record the result: {error}"[:SHOWN]
             failure = WorkResult(batch.results[0].work, "failed", error_code="UNKNOWN", error=why)
             return [batch._replace(results=[failure], failure=True)]
         rest = batch._replace(number=next(self._numbers), results=())

@@ -22,7 +22,7 @@ OURS = re.compile(r"\..*\.coget-(?:[0-9a-f]{32}|[0-9a-f]{8})-([1-9][0-9]{0,17})(
 
 
 def temporary(path: str, work: Work) -> str:
-    """Return the temporary path in the folder of a path; it changes only when a worker dies with the work item.
+    """Return the temporary path in the directory of a path; it changes only when a worker dies with the work item.
 
     >>> from broker.models.tasks import Details
     >>> work = Work(7, "0123abcd-0123-4567-89ab-0123456789ab", "copy", 0, "", "", 0, Details(), 1)
@@ -49,7 +49,7 @@ def earlier(path: str, work: Work) -> list[str]:
 
 
 def folder(name: str) -> str:
-    """Return the name of the folder in which a file is written when it is fetched to this machine.
+    """Return the name of the directory in which a file is written when it is fetched to this machine.
 
     :param name: temporary path of the file
 
@@ -60,7 +60,7 @@ def folder(name: str) -> str:
 
 
 def folders(path: str, work: Work) -> list[str]:
-    """Return the names of all folders in which a path may have been written; the current one is the last."""
+    """Return the names of all directories in which a path may have been written; the current one is the last."""
     return [folder(name) for name in names(path, work)]
 
 
@@ -75,7 +75,7 @@ def written(name: str) -> int | None:
 
 
 def on_record(works: Iterable[Work]) -> set[str]:
-    """Return all names, without paths, that temporary files and folders of these work items ever had."""
+    """Return all names, without paths, that temporary files and directories of these work items ever had."""
     found = {name.rpartition("/")[2] for work in works for name in names(work.destination, work)}
     return found | {folder(name) for name in found}
 

@@ -1,4 +1,4 @@
-"""Servers and folders where a credential may be used, from the existing collections; permission to delegate a proxy."""
+"""Servers and directories where a credential may be used, from existing collections; permission to delegate."""
 
 from urllib.parse import quote
 

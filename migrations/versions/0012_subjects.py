@@ -129,7 +129,7 @@ def _found(columns: Mapping[tuple[str, str], sa.ColumnElement[bool]]) -> set[str
 
 
 def _hosts(subjects: Iterable[str]) -> Mapping[str, set[str | None]]:
-    """Return the issuers by host, in the form that subjects contain; None stands for an unknown issuer.
+    """Return the configured issuers of each host, spelled as in subjects; None if the configuration names no issuer.
 
     :param subjects: subjects to whom no admin issued a token
     :raises Invalid: when the issuers are not configured, and some subjects need one
@@ -141,7 +141,7 @@ def _hosts(subjects: Iterable[str]) -> Mapping[str, set[str | None]]:
             raise Invalid(
                 f"the database has users of identity providers: {', '.join(foreign[:3])}"
                 f"{f' and {len(foreign) - 3} more' if len(foreign) > 3 else ''}",
-                "name the providers: coget-broker upgrade --database URL --config FILE, with the FILE that serve uses",
+                "run: coget-broker upgrade --database URL --config FILE, with the FILE that serve uses",
             )
     hosts: dict[str, set[str | None]] = defaultdict(set)
     for url, issuer in said or ():

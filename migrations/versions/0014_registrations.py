@@ -1,4 +1,4 @@
-"""The subject who registered each replica, unknown for existing replicas; former folders of collections."""
+"""The subject who registered each replica, unknown for existing replicas; former directories of collections."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""The number of destination folders in which a sync deleted no extra entries, because a check failed."""
+"""The number of destination directories in which a sync deleted no extra entries, because a check failed."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""Files and folders that a task with deletions reads and writes, with all their paths."""
+"""Files and directories that a task with deletions reads and writes, with all their paths."""
 
 import sqlalchemy as sa
 from alembic import op

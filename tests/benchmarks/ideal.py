@@ -61,7 +61,7 @@ class Schedule:
         return replace(self, changes=(*self.changes, change))
 
     def seconds(self, size: float) -> float:
-        """Return the second at which `size` bytes can have arrived; infinity if never."""
+        """Return the earliest time, in seconds, by which `size` bytes can have arrived; infinity if never."""
         arrived = 0.0
         for begin, end, rate in self._stretches():
             if rate and arrived + rate * (end - begin) >= size:

@@ -172,7 +172,7 @@ def address(kind: ReportKind) -> str | None:
 
 
 def logged_in(broker: BrokerProcess, token: str) -> httpx.Client:
-    """Log in at the web pages with a token; return a client with the session's cookie."""
+    """Log in to the web pages with a token; return a client with the session's cookie."""
     client = httpx.Client(base_url=broker.url, follow_redirects=True, timeout=60)
     page = Page(client.get("/reports/overview"))
     while page.action and "token" in page.fields:

@@ -27,7 +27,7 @@ WANTED = {"ftp": 1.4, "http": 1.7}
 
 
 class Cost(NamedTuple):
-    """Seconds of a whole process: of the processor, and elapsed."""
+    """Processor time and elapsed time of a process, in seconds."""
 
     cpu: float
     elapsed: float

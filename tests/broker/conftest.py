@@ -75,7 +75,7 @@ def server() -> Iterator[Postgres]:
 
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
-    """Two GridFTP servers for the folders of all tests of a module, which must not stop them."""
+    """Two GridFTP servers for the directories of all tests of a module, which must not stop them."""
     with two_servers(tmp_path_factory.mktemp("servers")) as started:
         yield started
 
@@ -93,7 +93,7 @@ class Templates:
     def get(self, server: Postgres | None, stocked: bool) -> str:
         """The file or the name of a database with tables.
 
-        :param server: where it is; None: it is a file of SQLite
+        :param server: the server with the database; None for a file of SQLite
         :param stocked: whether they hold the data of `stock`
         """
         kind = (server, stocked)

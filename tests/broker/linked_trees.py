@@ -1,4 +1,4 @@
-"""A random tree full of links, and a model, asked of the operating system, of what a user may reach in it."""
+"""A random tree full of links, and a model of the places that a user may reach in it, from the operating system."""
 
 import os
 import re
@@ -15,7 +15,7 @@ STEPS = 4
 
 
 class LinkedTree:
-    """Folders, files and links of a collection, and a folder beside it that is granted to no user.
+    """Directories, files and links of a collection, and a directory beside it that is granted to no user.
 
     :param home: where all of it is made; the collection is `home/data`, and `home/alias` is a link to that
     """
@@ -50,7 +50,7 @@ class LinkedTree:
             self.grants["/"] = "r"
 
     def _target(self, path: Path, aim: Path) -> str:
-        """A link's text: absolute, also over the alias, from its folder, or with steps up that are not needed."""
+        """Return a link's text: absolute, absolute through the alias, relative, or relative with needless `..`."""
         if self.chance.random() < 0.3:
             return (
                 str(aim).replace(f"{self.root}", f"{self.root.parent}/alias")
@@ -80,7 +80,7 @@ class LinkedTree:
         return self._inside(place)
 
     def entered(self, path: str) -> str | None:
-        """Return the same for a path whose last part is not followed and may be missing."""
+        """Return the real path, without following the last part, which may be missing."""
         above, _, name = path.rstrip("/").rpartition("/")
         folder = self.real(above or "/")
         return folder and f"{folder.rstrip('/')}/{name}"
@@ -92,11 +92,11 @@ class LinkedTree:
         return Path(self._at(path.rstrip("/"))).is_symlink()
 
     def names(self, path: str) -> set[str]:
-        """Return the names that a server lists in a folder: no dangling links."""
+        """Return the names that a server lists in a directory: no dangling links."""
         return {each.name for each in Path(self._at(path)).iterdir() if _leads(each)}
 
     def walk(self) -> str:
-        """Return a random path from a granted folder over links, wherever they lead."""
+        """Return a random path from a granted directory over links, wherever they lead."""
         path = self.chance.choice(sorted(self.grants)).rstrip("/")
         for _ in range(self.chance.randrange(STEPS + 1)):
             try:
@@ -130,13 +130,13 @@ class LinkedTree:
         return found
 
     def _is_ours(self, path: str | None) -> bool:
-        """Return whether a path is the temporary name of a granted path, in the same folder."""
+        """Return whether a path is the temporary name of a granted path, in the same directory."""
         folder, _, name = (path or "").rpartition("/")
         found = re.fullmatch(r"\.(.+)\.coget-[0-9a-f]{32}-[0-9-]+", name)
         return found is not None and self.may(f"{folder}/{found[1]}", writes=True)
 
     def leaked(self, secrets: Mapping[str, Any]) -> Sequence[str]:
-        """Return the places that the user may read and that hold content which they may not."""
+        """Return the places that the user may read although they contain content that the user may not."""
         words = {content for content in secrets.values() if content and content.startswith("<")}
         return [
             f"{at}/{name}"

@@ -33,7 +33,7 @@ OLD = 1_000_000_000
 
 
 class Seen(NamedTuple):
-    """A snapshot of a tree: contents of files, targets of links, and folders, by their paths below its root."""
+    """A snapshot of a tree: contents of files, targets of links, and directories, by their paths below its root."""
 
     files: Mapping[str, bytes]
     links: Mapping[str, str]
@@ -61,7 +61,7 @@ def seen(root: Path) -> Seen:
 
 
 def ours(root: Path) -> list[Path]:
-    """Return the temporary names of tasks below a folder; no user's file has such a name by chance."""
+    """Return the temporary names of tasks below a directory; no user's file has such a name by chance."""
     return [path for path in root.rglob("*.coget-*") if OURS.search(path.name)]
 
 
@@ -121,7 +121,7 @@ class Case:
         )
 
     def _resemble(self) -> None:
-        """Fill the destination with an older copy: some entries are missing, some changed, some extra.
+        """Fill the destination with an older copy, in which some entries are missing, changed or extra.
 
         A task that cannot copy something deletes nothing, so that it may be in the way in some cases only.
         """
@@ -151,7 +151,7 @@ class Case:
                     self._put(there / name, self.chance.choice(self._kinds), 2)
 
     def _contents(self) -> dict[str, bytes]:
-        """Return the entries that a copy may bring, by path, also through links; not deeper than folders are made."""
+        """Return the entries that a copy may bring, by path, also through links; no deeper than any directory."""
         found: dict[str, bytes] = {}
         for at, inner, names in os.walk(self.source, followlinks=True):
             where = Path(at).relative_to(self.source)
@@ -207,7 +207,7 @@ class Case:
     def rerouted(self) -> bool:
         """Return whether a link that was written through is gone: partial data beyond it cannot be reached any more.
 
-        A link `a` that leads to its own folder is replaced when `a/a` is written.
+        A link `a` that leads to its own directory is replaced when `a/a` is written.
         """
         before, now = (self.before[1], self.beside[1]), (seen(self.sink), seen(self.sink.parent / "outside"))
         return self.follows and any(
@@ -216,9 +216,9 @@ class Case:
 
     @property
     def plain(self) -> bool:
-        """Return whether no entry is in the way: no link, and no file in the place of a folder or the reverse.
+        """Return whether no entry is in the way: no link, and no file in the place of a directory or the reverse.
 
-        Nor a folder `run2.coget` with a `lock`, which may be partial data of another file: nothing goes into it.
+        Nor a directory `run2.coget` with a `lock`, which may be partial data of another file: nothing goes into it.
         """
         (source, sink) = self.before
         linked = source.links or sink.links
@@ -258,7 +258,7 @@ class Case:
     def check_deleted(self, path: str, status: str, why: str | None) -> None:
         """Compare the tree with the allowed outcomes after a deletion of everything at a path of the destination.
 
-        A folder may stay with a link that leads nowhere: Globus servers do not list such.
+        A directory may stay with a link that leads nowhere: Globus servers do not list such.
         """
         sink, (old_source, old) = seen(self.sink), self.before
         assert (seen(self.source), [seen(root.parent / "outside") for root in (self.source, self.sink)]) == (

@@ -1,4 +1,4 @@
-"""A broker with two real GridFTP servers, a collection at each, a folder of workers, and the catalogue."""
+"""A broker with two real GridFTP servers, a collection at each, a directory of workers, and the catalogue."""
 
 import asyncio
 import hashlib
@@ -63,9 +63,9 @@ class Server(Protocol):
 
 
 class Folder:
-    """A folder of a running server, as if the server served nothing else.
+    """A directory of a running server, as if the server served nothing else.
 
-    :ivar root: the folder
+    :ivar root: the directory
     """
 
     def __init__(self, server: GridFTPServer, root: Path) -> None:
@@ -82,7 +82,7 @@ class Folder:
 
 
 class World(NamedTuple):
-    """A broker with a worker, two servers with a collection each, and a folder of the worker's."""
+    """A broker with a worker, two servers with a collection each, and a directory of the worker's."""
 
     factory: Factory
     source: Server
@@ -165,7 +165,7 @@ def two_servers(folder: Path) -> Iterator[Servers]:
 def world_at(
     servers: Servers, database: str, tmp_path: Path, network: tuple[Network, ...] = LOOPBACK
 ) -> AbstractAsyncContextManager[World]:
-    """Build the same world with folders of running servers, which must outlive it."""
+    """Build the same world with directories of running servers, which must outlive it."""
     source, sink = Folder(servers[0], tmp_path / "from"), Folder(servers[1], tmp_path / "to")
     return world_with(database, tmp_path, source, sink, network)
 
@@ -249,7 +249,7 @@ def endpoint_name(server: Server) -> str:
 
 
 def write(root: Path, files: dict[str, int]) -> dict[str, bytes]:
-    """Create files of these sizes below a folder; return their contents."""
+    """Create files of these sizes below a directory; return their contents."""
     written = {}
     for name, size in files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)

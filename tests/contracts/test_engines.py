@@ -67,9 +67,9 @@ def unique(name: str, size: int) -> bytes:
 
 @dataclass
 class Setup:
-    """An engine, and a folder of its server.
+    """An engine, and a directory of its server.
 
-    :param url: a function that returns the URL of a file in the folder
+    :param url: a function that returns the URL of a file in the directory
     """
 
     url: Callable[[str], str]
@@ -84,7 +84,7 @@ class Setup:
         return open_source(url, self.engine, options(streams=self.streams))
 
     def put(self, name: str, content: bytes) -> None:
-        """Make a file in the folder."""
+        """Make a file in the directory."""
         (self.folder / name).write_bytes(content)
 
     def random(self, name: str, size: int) -> bytes:
@@ -182,7 +182,7 @@ def kind_of(name: str) -> str:
 
 
 def served(request: pytest.FixtureRequest, server: Server) -> Setup:
-    """Return a form of an engine, with a folder of this server that no other test uses."""
+    """Return a form of an engine, with a directory of this server that no other test uses."""
     form, kind, tmp_path = request.param, kind_of(request.param), request.getfixturevalue("tmp_path")
     if kind == "gsiftp":
         request.getfixturevalue("as_alice")

@@ -1,4 +1,4 @@
-"""Servers, one of which has a narrow link to this host and wide ones to others: its files come over those."""
+"""A server with a narrow link to this host and wide links to other servers: its files come over these."""
 
 import json
 import os

@@ -165,7 +165,7 @@ def metalink(urls: dict[str, str]) -> str:
 
 
 def test_several_files_of_a_metalink_are_gone_on_with(slow, servers, root, tmp_path):
-    """Interrupted in the second file; both are in folders, and both are correct in the end."""
+    """Interrupted in the second file; both are in directories, and both are correct in the end."""
     urls = {"run/one": servers["ftp"](NAME), "run/b/two": slow.url(NAME)}
     (tmp_path / "all.meta4").write_text(metalink(urls))
     words = ["all.meta4", "--json", "--quiet", "-o", "new"]

@@ -27,7 +27,7 @@ KINDS = ["gridftp", "http", "ftp"]
 
 
 class Gate:
-    """A gate for bytes: closed at first; others pass as soon as one waits at it."""
+    """A gate for the bytes of one server, closed at first; other servers may send as soon as one waits at it."""
 
     def __init__(self) -> None:
         self._open, self._reached = asyncio.Event(), asyncio.Event()

@@ -15,7 +15,7 @@ CHEAP = ("last", "running mean", "median of 25", "AR(5)")
 
 
 def log(count: int = 120, seed: int = 1) -> list[Observation]:
-    """Draw transfers of one path that overlap, of which some end at the same moment."""
+    """Draw overlapping transfers of one link, of which some end at the same moment."""
     chance, at, found = Random(seed), 1e9, []
     for _ in range(count):
         at += chance.expovariate(1 / 30)

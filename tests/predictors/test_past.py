@@ -1,4 +1,4 @@
-"""The known past of a path at a transfer's start: all transfers that had ended, in any order."""
+"""The known past of a link at a transfer's start: all transfers that had ended, in any order."""
 
 from itertools import permutations
 from math import exp, isnan, log, log1p

@@ -26,7 +26,7 @@ from tests.support.waiting import PATIENCE
 __all__ = ["PHONE", "Visitor", "chromium", "visit"]
 
 PROGRAM = "/usr/bin/chromium-headless-shell"
-"""It has the same engine as the full browser, which takes three times as long for each page."""
+"""The headless program: it has the engine of the full browser, which takes three times as long for each page."""
 PHONE = {"width": 390, "height": 844}
 SERIOUS = ("serious", "critical")
 LIMIT = 1000 * PATIENCE

@@ -1,9 +1,9 @@
 """The restrictions of a systemd unit on a command, without systemd: mounts, user, capabilities, system calls.
 
-    command = [*confined(UNIT, state, writable=[folder]), "coget-broker", "serve"]
+    command = [*confined(UNIT, state, writable=[directory]), "coget-broker", "serve"]
 
-The directory `state` contains the unit's StateDirectory (`lib`), CacheDirectory (`cache`) and `credentials`. Not all
-settings of a unit are imitated; those about mounts are the read-only root, the unit's own directories, and hidden home
+The directory `state` contains the unit's StateDirectory (`lib`), CacheDirectory (`cache`) and `credentials`. Only some
+settings of a unit are imitated; of the mounts: the read-only root, the unit's own directories, and hidden home
 directories.
 """
 

@@ -1,4 +1,4 @@
-"""Termination of servers with several processes, whose children may outlive them.
+"""Termination of servers with several processes, of which the children may outlive the parent.
 
 Process groups that were passed to `guarded` end with the tests, even if the tests are killed: a guard, a shell in its
 own session, reads the running groups from a pipe, and kills those that remain when the pipe closes.

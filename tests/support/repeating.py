@@ -44,7 +44,7 @@ MENDED = (
 
 
 class Run(NamedTuple):
-    """The outcome of one run.
+    """The outcome of one run of tests.
 
     :param what: `make test`, or a test
     :param busy: whether busy loops ran beside it

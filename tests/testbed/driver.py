@@ -27,7 +27,7 @@ NEEDED = {"cc": "gcc libc6-dev", "make": "make", "ip": "iproute2", "unshare": "u
 
 
 class EmulatorError(RuntimeError):
-    """The emulator could not be built or started, or refused a command."""
+    """A failure to build or start the emulator, or a refused command."""
 
 
 def refusal() -> str | None:

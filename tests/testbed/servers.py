@@ -1,6 +1,6 @@
 """Real servers in the hosts of a WAN. Each is up within its `with` block, and ends with the WAN at the latest.
 
-    with Wan(topology) as wan, servers.gridftp(wan, "s1", folder) as server:
+    with Wan(topology) as wan, servers.gridftp(wan, "s1", directory) as server:
         subprocess.run(wan.command("client", ["coget", server.url("data.bin")]))
         server.kill()
 

@@ -64,7 +64,7 @@ class Topology:
         """Read a topology.
 
         :param source: path of a YAML file, name of a file in `topologies/`, or the content of such a file
-        :raises TopologyError: the file cannot be read, or is not a valid topology
+        :raises TopologyError: when the file cannot be read, or is not a valid topology
         """
         if isinstance(source, Mapping):
             return _topology("unnamed", source)

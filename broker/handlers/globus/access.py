@@ -65,7 +65,7 @@ def _rule(document: GlobusAccessRule) -> NewRule:
     try:
         return NewRule(**document.model_dump() | ({} if named else {"principal": ""}))
     except ValidationError as error:
-        raise Invalid(why(error.errors()[0]), "name an identity, or a role") from None
+        raise Invalid(why(error.errors()[0]), "give an identity or a role") from None
 
 
 @router.get("/access/{rule_id}")

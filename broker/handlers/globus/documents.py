@@ -135,7 +135,7 @@ def server(known: Endpoint) -> dict[str, Any]:
 
 
 def file(entry: Entry) -> dict[str, Any]:
-    """Return the document of a file, folder or symbolic link.
+    """Return the document of a file, directory or symbolic link.
 
     The link's target is left out if it is absolute, since it would reveal the collection's path on the server.
     """
@@ -162,7 +162,7 @@ def _shown(name: str) -> str:
 
 
 def listing(collection: Collection, path: str, files: list[dict[str, Any]], total: int) -> dict[str, Any]:
-    """Return the document of a folder's listing, or of a part of it."""
+    """Return the document of a directory's listing, or of a part of it."""
     inside = path.rstrip("/") + "/"
     return {
         "DATA_TYPE": "file_list",

@@ -42,7 +42,7 @@ async def subject(services: Factory, number: UUID) -> str:
     """
     for each in await services.identities.by_id([number]):
         return each.subject
-    raise NotFound(f"{number} is not the id of a known user", "see the owners of tasks")
+    raise NotFound(f"{number} is not the id of a known user", "take the id from a task's owner_id")
 
 
 @router.get("/task_list")
@@ -175,4 +175,4 @@ async def _known(services: Factory, chosen: TaskSelection) -> None:
     numbers = {str(number) for number in chosen.task_id_list}
     page = await services.tasks.page(TaskFilter(ids=numbers), [], len(numbers), 0)
     if missing := numbers - {task.id for task in page.tasks}:
-        raise NoTask(f"there is no task {min(missing)}", "see the list of tasks")
+        raise NoTask(f"there is no task {min(missing)}", "choose one from the list of tasks")

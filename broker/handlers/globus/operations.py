@@ -1,4 +1,4 @@
-"""Immediate operations on files and folders of collections, for Globus clients: list, stat, mkdir and rename."""
+"""Immediate operations on files and directories of collections, for Globus clients: list, stat, mkdir and rename."""
 
 from collections.abc import Sequence
 from contextlib import aclosing
@@ -28,17 +28,17 @@ router = globus_router("/operation/endpoint/{endpoint_id}")
 FIELDS = ("name", "type", "size", "last_modified", "permissions", "user", "group", "link_target")
 MOST = 100_000
 HELD = 1_000_000
-"""Most entries of a folder that are kept in memory for sorting."""
+"""Most entries of a directory that are kept in memory for sorting."""
 
 
 class NewFolder(ClientDocument):
-    """A folder to be created."""
+    """A directory to be created."""
 
     path: Text
 
 
 class Renaming(ClientDocument):
-    """A file or folder to be renamed."""
+    """A file or directory to be renamed."""
 
     old_path: Text
     new_path: Text
@@ -56,7 +56,7 @@ async def ls(
     orderby: Order = "name",
     filter: Annotated[Sequence[str], Query(max_length=20)] = (),
 ) -> Response:
-    """List a folder."""
+    """List a directory."""
     inside = normal(path)
     reach = await _allowed(services, caller, "ls", CollectionUse(endpoint_id, inside))
     fits, order = fitting(filter, FIELDS), ordered(orderby, FIELDS) or [("name", False)]
@@ -83,7 +83,7 @@ def _rank(field: str, document: dict[str, Any]) -> tuple[bool, Any]:
 async def stat(
     endpoint_id: CollectionId, caller: Reader, services: Services, path: Annotated[str, Query(max_length=5000)]
 ) -> Document:
-    """Return the file or folder at a path."""
+    """Return the file or directory at a path."""
     where = normal(path)
     reach = await _allowed(services, caller, "ls", CollectionUse(endpoint_id, where))
     with refusals("Stat"):
@@ -99,7 +99,7 @@ async def mkdir(
     services: Services,
     request: Request,
 ) -> Document:
-    """Create a folder inside an existing one."""
+    """Create a directory inside an existing one."""
     path = normal(document.path)
     reach = await _allowed(services, caller, "mkdir", CollectionUse(endpoint_id, path, writes=True))
     with refusals("Mkdir"):
@@ -117,7 +117,7 @@ async def rename(
     services: Services,
     request: Request,
 ) -> Document:
-    """Move a file or folder to another path in its collection."""
+    """Move a file or directory to another path in its collection."""
     old, new = normal(document.old_path).rstrip("/") or "/", normal(document.new_path).rstrip("/") or "/"
     uses = (CollectionUse(endpoint_id, path, writes=True) for path in (old, new))
     reach = await _allowed(services, caller, "rename", *uses)

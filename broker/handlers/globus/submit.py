@@ -36,7 +36,7 @@ async def transfer(
     request: Request,
     response: Response,
 ) -> Document:
-    """Copy files and folders from one collection to another."""
+    """Copy files and directories from one collection to another."""
     return await _submit(document.task(caller, time.time()), bearer, services, request, response)
 
 
@@ -49,7 +49,7 @@ async def delete(
     request: Request,
     response: Response,
 ) -> Document:
-    """Delete files and folders of a collection."""
+    """Delete files and directories of a collection."""
     return await _submit(document.task(caller, time.time()), bearer, services, request, response)
 
 

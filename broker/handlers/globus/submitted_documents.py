@@ -30,7 +30,7 @@ class ClientDocument(Exact):
 
 
 class TransferItem(ClientDocument):
-    """A file, a folder, or a symbolic link (`transfer_symlink_item`)."""
+    """A file, a directory, or a symbolic link (`transfer_symlink_item`)."""
 
     DATA_TYPE: Literal["transfer_item", "transfer_symlink_item"] = "transfer_item"
     source_path: Text
@@ -150,7 +150,7 @@ class TransferDocument(GlobusSubmission):
 
 
 class DeleteDocument(GlobusSubmission):
-    """A request to delete files and folders."""
+    """A request to delete files and directories."""
 
     DATA_TYPE: Literal["delete"] = "delete"
     endpoint: UUID
@@ -187,5 +187,5 @@ def later(text: str, now: float) -> float:
 def label(text: str | None) -> str | None:
     """Return the label unchanged. :raises Invalid: when it is too long, or is not one printable line"""
     if text is not None and (len(text) > LONGEST_LABEL or not text.isprintable()):
-        raise Invalid(f"{text[:80]!r} is not a label", f"name one of at most {LONGEST_LABEL} characters, in one line")
+        raise Invalid(f"{text[:80]!r} is not a label", f"give one of at most {LONGEST_LABEL} characters, in one line")
     return text

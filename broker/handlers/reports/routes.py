@@ -94,7 +94,9 @@ def part_of(
     async def handle(part: str, caller: Any, services: Services, parameters: Any) -> Response:
         report = await made(kind, services, caller, parameters)
         if (found := find(report, part)) is None:
-            raise NotFound(f"the report {report.title} has no {part[:100]}", f"see /reports/{report.name}.json")
+            raise NotFound(
+                f"the report {report.title} has no {part[:100]}", f"choose a part listed in /reports/{report.name}.json"
+            )
         return await give(found, caller, services)
 
     return asking(kind, handle, caller)

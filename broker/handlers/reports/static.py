@@ -17,5 +17,5 @@ FOREVER = {"Cache-Control": "public, max-age=31536000, immutable", "X-Content-Ty
 async def static(name: str, caller: Open) -> Response:
     """Return one file."""
     if name not in STATIC:
-        raise NotFound(f"there is no {name[:100]}", "open /reports again")
+        raise NotFound(f"there is no report file {name[:100]}", "open /reports again")
     return Response(STATIC[name].content, media_type=STATIC[name].kind, headers=FOREVER)

@@ -64,7 +64,7 @@ def _days(name: str, title: str, table: Table, y: str, sums: Sums, kinds: Catego
     count = round((float(last) - float(first)) / DAY) + 1  # type: ignore[arg-type]
     values = _values(sums, axis, kinds, 1000.0)
     beside = len(kinds.names) if kinds and not stacked else 1
-    for value in values:  # Vega-Lite offsets bars of names by itself, but not bars of days
+    for value in values:  # Vega-Lite places bars of categories side by side, but not bars on a time axis
         value["x"] += (value.get("order", 0) - (beside - 1) / 2) / beside * 0.8 * DAY * 1000 if beside > 1 else 0
     width = max(1.0, min(40.0, 0.8 * WIDTH / max(count, 2)) / beside)
     x = {

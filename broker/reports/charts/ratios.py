@@ -92,7 +92,7 @@ def _layers(axis: Axis, kinds: Categories) -> list[dict[str, Any]]:
 
 
 def _description(title: str, found: Sequence[_Interval], unit: Unit) -> str:
-    """Return the text alternative: the numbers of rows, and those with the largest and the smallest factor."""
+    """Return the text alternative: the number of rows of each kind, and the rows with extreme factors."""
     counts = ", ".join(
         f"{sum(each.kind == kind for each in found)} {kind}" for kind in sorted({each.kind for each in found})
     )

@@ -162,7 +162,7 @@ class Access:
         async with self._database.write() as connection:
             access_store = AccessStore(connection)
             if not await access_store.revoke(number, now):
-                raise NotFound(f"there is no token {number} to revoke", "see GET /broker/v1/tokens")
+                raise NotFound(f"there is no token {number} to revoke", "choose one listed by GET /broker/v1/tokens")
             await access_store.note(now, by, "revoke token", str(number))
             found = await access_store.issued(number, now)
             for each in found if issued else ():
@@ -179,7 +179,7 @@ class Access:
     async def audit(self, before: int | None, limit: int) -> list[AuditEntry]:
         """Return the audit log, the newest entry first.
 
-        :param before: number of an entry, to return only older entries; None: all
+        :param before: number of an entry, to return only older entries; None for all
         :param limit: most entries to return
         """
         async with self._database.read() as connection:

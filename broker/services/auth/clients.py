@@ -39,7 +39,7 @@ class Clients:
         """Create a client; return it with its secret, which is shown only once.
 
         :param by: admin that creates it
-        :param role: role of the program itself; None: it acts only for users who log in, and has no secret
+        :param role: role of the program itself; None if it acts only for users who log in, and has no secret
         :raises Invalid: when the name is not allowed
         """
         if role is not None and (why := refusal(name)):

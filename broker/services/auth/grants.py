@@ -100,7 +100,8 @@ class Grants:
     async def own(self, client: Client, scope: str) -> IssuedTokens:
         """Grant tokens to the client itself. :raises OAuthRefused: unauthorized_client, invalid_scope"""
         if client.role is None:
-            raise OAuthRefused("unauthorized_client", f"{client.name} is for users' logins")
+            why = f"the client {client.name} has no role: it can get tokens only for users who log in"
+            raise OAuthRefused("unauthorized_client", why)
         now = time.time()
         source = TokenSource(Caller(subject=client.name, role=client.role), client.id)
         await self._forget(now)
@@ -121,7 +122,7 @@ class Grants:
     async def consents(self, subject: str, client: str | None) -> list[Consent]:
         """Return the consents of a user, one for each client and scope.
 
-        :param client: client whose consents are returned; None: all clients
+        :param client: client whose consents are returned; None for all clients
         """
         async with self._database.read() as connection:
             given = await Stored(connection).of(subject, client, time.time())

@@ -15,7 +15,7 @@ from broker.storage.subjects import Lock, Subjects
 
 __all__ = ["Identities", "People"]
 
-MORE = "see: coget-broker subject list"
+MORE = "run: coget-broker subject list"
 
 
 class People(NamedTuple):
@@ -92,7 +92,7 @@ class Identities:
                 raise NotFound(f"{old} is not locked", MORE)
             (lock,) = locks
             if Foreign.read(new) is None and (why := refusal(new)):
-                raise Invalid(f"{new} {why}", "name a subject as `coget-broker subject list` and whoami show it")
+                raise Invalid(f"{new} {why}", "give a subject in the form of `coget-broker subject list` and whoami")
             if new != lock.subject and await subjects.locks(new):
                 raise Conflict(f"{new} is locked as well", MORE)
             here = bool(await Stored(connection).by_subject([new]))

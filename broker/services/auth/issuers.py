@@ -106,7 +106,7 @@ class Issuers:
     async def _verified(self, token: str, client: str | None) -> tuple[Issuer, dict[str, Any]]:
         """Verify a token, and return its issuer and its claims.
 
-        :param client: required audience; None: the audience configured for the issuer
+        :param client: required audience; None for the audience configured for the issuer
         """
         try:
             header = jwt.get_unverified_header(token)

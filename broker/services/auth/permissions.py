@@ -24,7 +24,7 @@ def granted(caller: Caller, collection: Collection, rules: Iterable[AccessRule],
     catalogue is read-only for everybody.
 
     :param rules: rules of the collection; a rule that names a UUID belongs to an unknown user, and matches no caller
-    :param path: path in the collection; None: return the highest permission for any path
+    :param path: path in the collection; None to return the highest permission for any path
     """
     if caller.may("admin") or ANONYMOUS != caller.subject == collection.owner:
         most: Granted = "rw"
@@ -41,7 +41,7 @@ class Reach(NamedTuple):
     rules: Sequence[AccessRule]
 
     def may(self, path: str | None, writes: bool) -> bool:
-        """Return whether the caller may read a path, or write it if `writes`; None: any path of the collection."""
+        """Return whether the caller may read a path, or write it if `writes`; None for any path of the collection."""
         return ("w" if writes else "r") in granted(self.caller, self.collection, self.rules, path)
 
     def ends(self, writes: bool) -> bool:

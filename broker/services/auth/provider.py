@@ -26,7 +26,7 @@ from coalloc.util.addresses import Network
 __all__ = ["PATIENCE", "Named", "Provider"]
 
 PATIENCE = 600.0
-"""Most seconds that a user may take to log in at the provider."""
+"""Most seconds that a user may take to log in to the provider."""
 SEALED = "hand-over"
 LONGEST = 3800
 """Largest cookie in bytes that all browsers store."""

@@ -102,7 +102,10 @@ class BadReplicaReports:
             if replica.endpoint == bad.endpoint or (bad.url and unquote(bad.url) == unquote(url)):
                 return replica
         where = bad.endpoint or bad.url
-        raise NotFound(f"there is no replica of {bad.dataset} at {where}", f"see GET /broker/v1/datasets/{bad.dataset}")
+        raise NotFound(
+            f"there is no replica of {bad.dataset} at {where}",
+            f"choose one listed by GET /broker/v1/datasets/{bad.dataset}",
+        )
 
     @staticmethod
     async def _settle(reports: BadReplicaReportStore, datasets: Sequence[int], now: float) -> None:
@@ -151,7 +154,9 @@ class BadReplicaReports:
         async with self._database.write() as connection:
             reports = BadReplicaReportStore(connection)
             if not await reports.stop_ignoring(subject):
-                raise NotFound(f"the reports of {subject} are not ignored", "see GET /broker/v1/ignored-subjects")
+                raise NotFound(
+                    f"the reports of {subject} are not ignored", "choose one listed by GET /broker/v1/ignored-subjects"
+                )
             await AccessStore(connection).note(now, by, "stop ignoring subject", subject)
         await self._settle_all(subject)
         self._forecasting.news()

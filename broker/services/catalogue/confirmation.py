@@ -99,7 +99,7 @@ def _meant(
     if not found:
         raise NotFound(
             f"there is no replica of {one.dataset} at {one.url}",
-            "see GET /broker/v1/replicas/unconfirmed for their URLs",
+            "choose a URL listed by GET /broker/v1/replicas/unconfirmed",
         )
     return found
 

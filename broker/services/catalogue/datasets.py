@@ -96,7 +96,9 @@ class Catalogue:
         async with self._database.write() as connection:
             stored = Stored(connection)
             if replica.endpoint not in await stored.endpoints([replica.endpoint]):
-                raise NotFound(f"there is no endpoint {replica.endpoint}", "see GET /broker/v1/endpoints")
+                raise NotFound(
+                    f"there is no endpoint {replica.endpoint}", "choose one listed by GET /broker/v1/endpoints"
+                )
             if not await stored.known([replica.dataset]):
                 raise _no_dataset(replica.dataset)
             judged = replica.state != "AVAILABLE" or await BadReplicaReportStore(connection).numbers(replica)
@@ -181,7 +183,10 @@ class Catalogue:
         """Remove a replica from the catalogue; no file is touched. :raises NotFound:"""
         async with self._database.write() as connection:
             if not await Stored(connection).remove_replica(name, endpoint):
-                raise NotFound(f"there is no replica of {name} at {endpoint}", f"see GET /broker/v1/datasets/{name}")
+                raise NotFound(
+                    f"there is no replica of {name} at {endpoint}",
+                    f"choose one listed by GET /broker/v1/datasets/{name}",
+                )
             await AccessStore(connection).note(time.time(), by, "remove replica", f"{name} at {endpoint}")
 
 
@@ -252,4 +257,4 @@ def _named(replica: CatalogueReplica) -> str:
 
 
 def _no_dataset(name: str) -> NotFound:
-    return NotFound(f"there is no dataset {name}", "see GET /broker/v1/datasets")
+    return NotFound(f"there is no dataset {name}", "choose one listed by GET /broker/v1/datasets")

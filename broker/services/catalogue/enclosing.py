@@ -45,9 +45,9 @@ class Enclosure(NamedTuple):
 
 
 class Enclosing:
-    """The folders of all collections.
+    """The directories of all collections.
 
-    :param addresses: IP addresses by host; a host without addresses may be any host; None: compare only the names
+    :param addresses: IP addresses by host; a host without addresses may be any host; None to compare only the names
     """
 
     def __init__(self, folders: Sequence[CollectionFolder], addresses: Addresses | None = None) -> None:
@@ -60,7 +60,7 @@ class Enclosing:
         self._known: dict[tuple[str, str], list[tuple[Collection, tuple[str, ...]]]] = {}
 
     def __bool__(self) -> bool:
-        """Return whether there is any folder."""
+        """Return whether there is any directory."""
         return bool(self._folders)
 
     @property
@@ -73,7 +73,7 @@ class Enclosing:
         return Enclosing(self._given_folders, addresses)
 
     def around(self, endpoint: Endpoint, path: str) -> list[Enclosure]:
-        """Return the collections that contain a path below an endpoint's folder."""
+        """Return the collections that contain a path below an endpoint's directory."""
         if endpoint.scheme in WEB:
             return self.around_url(endpoint.url(path))
         near = self._near(endpoint.host, endpoint.prefix)
@@ -94,7 +94,7 @@ class Enclosing:
         return list(found.values())
 
     def near(self, endpoint: Endpoint) -> bool:
-        """Return whether files below an endpoint's folder may lie in a collection."""
+        """Return whether files below an endpoint's directory may lie in a collection."""
         return bool(self._near(endpoint.host, "/" if endpoint.scheme in WEB else endpoint.prefix))
 
     def knows(self, host: str) -> bool:
@@ -130,7 +130,7 @@ class Readable:
 
     @classmethod
     async def of(cls, connection: AsyncConnection, caller: Caller) -> "Readable":
-        """Read the folders and the access rules from the database."""
+        """Read the directories and the access rules from the database."""
         stored = CollectionStore(connection)
         enclosing = Enclosing(await stored.folders())
         return cls(caller, enclosing, await stored.rules() if enclosing else {})
@@ -156,7 +156,7 @@ class Readable:
     def opens(self, placed: Placed, did: str, path: str | None, registration: ReplicaRegistration) -> bool:
         """Return whether the caller may see a replica of a dataset.
 
-        :param path: path below the endpoint's folder; None: the dataset's name
+        :param path: path below the endpoint's directory; None for the dataset's name
         """
         around = self._enclosing.around(placed.endpoint, path or split(did).name)
         return all(confirmed(registration, placed, each.collection) or self._reads(each) for each in around)

@@ -96,7 +96,7 @@ def parser(form: Format, context: Context) -> Callable[[str], CatalogueEntry | N
         except ValidationError as error:
             raise _faulty(error) from None
         except (ValueError, csv.Error, RecursionError) as error:  # all other errors of invalid lines
-            raise Invalid(f"it cannot be read: {error}"[:300], "see docs/reference/broker.md") from None
+            raise Invalid(f"cannot parse it: {error}"[:300], "write it as docs/reference/broker.md shows") from None
 
     return reader
 
@@ -147,7 +147,7 @@ def _replica(name: str, place: _EntryReplica, context: Context) -> CatalogueRepl
 
 
 def _placed(url: str, endpoints: Mapping[str, Endpoint]) -> tuple[str, str]:
-    """Return the endpoint with the longest folder that contains a URL, and the path below that folder.
+    """Return the endpoint with the longest directory that contains a URL, and the path below that directory.
 
     :raises Invalid: when the URL is malformed
     :raises NotFound: when no endpoint contains it
@@ -205,7 +205,7 @@ def _rucio(entry: Mapping[str, Any], context: Context) -> CatalogueEntry:
 
 
 def _path_at(urls: object, endpoint: Endpoint | None) -> dict[str, str]:
-    """Return `path` below an RSE's folder, from the first URL inside the folder; empty if there is no such URL."""
+    """Return `path` below an RSE's directory, from the first URL inside the directory; empty if there is none."""
     for url in urls if isinstance(urls, list) else []:
         path = unquote(urlsplit(str(url)).path)
         if endpoint and path.startswith(endpoint.prefix):
@@ -226,4 +226,4 @@ def _listed(line: str, context: Context) -> CatalogueEntry:
 def _faulty(error: ValidationError) -> Invalid:
     faults = [(".".join(str(part) for part in each["loc"] if part != "[key]"), why(each)) for each in error.errors()]
     message = "; ".join(f"{place}: {what}" for place, what in faults[:3])
-    return Invalid(message, "see docs/reference/broker.md for what may be imported")
+    return Invalid(message, "write it as docs/reference/broker.md shows")

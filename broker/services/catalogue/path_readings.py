@@ -21,7 +21,7 @@ PLAIN = re.compile(r"(?:/(?!\.{1,2}(?:/|$))[\w.+=@,~-]*)*", re.ASCII)
 """Paths with only one reading."""
 ENCODED_SLASH = re.compile("%(?=2f|5c)", re.IGNORECASE)
 STREAM = re.compile(r":.*\$.*")
-"""A suffix that names an NTFS stream of a file or folder."""
+"""A suffix that names an NTFS stream of a file or directory."""
 
 
 def readings(path: str) -> frozenset[str]:
@@ -70,7 +70,7 @@ def _decoded(path: str) -> str:
 
 
 def _without_dots(path: str) -> str:
-    """Return a path without dot segments (RFC 3986, 5.2.4); two slashes enclose a folder with an empty name.
+    """Return a path without dot segments (RFC 3986, 5.2.4); two slashes enclose a directory with an empty name.
 
     >>> _without_dots("/a//../b"), _without_dots("/../a")
     ('/a/b', '/a')

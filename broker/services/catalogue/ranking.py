@@ -40,7 +40,7 @@ def rank(
 ) -> list[int]:
     """Return the indices of the choices, the best first.
 
-    :param size: bytes of the file; None: rank by rates
+    :param size: bytes of the file; None to rank by rates
     :param chance: random generator for `random`
     :param first: name of an endpoint to put first, regardless of its forecast
     """

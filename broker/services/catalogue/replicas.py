@@ -197,7 +197,11 @@ class Replicas:
         self, name: str, located: LocatedDataset | None, sink: str, options: Mapping[tuple[int, int], Option]
     ) -> Resolved:
         if located is None:
-            fault = Fault(code="not_found", message=f"there is no dataset {name}", remedy="see GET /broker/v1/datasets")
+            fault = Fault(
+                code="not_found",
+                message=f"there is no dataset {name}",
+                remedy="choose one listed by GET /broker/v1/datasets",
+            )
             return Resolved(name=name, error=fault)
         size = size_class(located.size or 0)
         usable = [(i, path) for i, path in located.replicas if (i, size) in options]
@@ -253,7 +257,7 @@ def _refuse_unknown(readable: Readable, hosts: Iterable[str]) -> None:
     unknown = sorted(host for host in hosts if not readable.knows(host))
     if unknown:
         raise Unreachable(
-            f"the addresses of {', '.join(unknown)} cannot be looked up, so the permissions there are unknown",
+            f"cannot look up the addresses of {', '.join(unknown)}, so the permissions there are unknown",
             "check the name service of the workers",
         )
 

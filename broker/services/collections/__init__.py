@@ -1,1 +1,1 @@
-"""Collections, their folders and files (`trees`), paths, pause rules and bookmarks."""
+"""Collections, their directories and files (`trees`), paths, pause rules and bookmarks."""

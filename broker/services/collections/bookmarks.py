@@ -59,7 +59,7 @@ class Bookmarks:
 
 
 def _none(number: UUID) -> NoBookmark:
-    return NoBookmark(f"there is no bookmark {number}", "see the list of your bookmarks")
+    return NoBookmark(f"there is no bookmark {number}", "choose one from the list of your bookmarks")
 
 
 def _taken(name: str) -> Conflict:

@@ -127,7 +127,7 @@ class Collections:
         for each in await Stored(connection).all():
             if each.name == name:
                 return each
-        raise NotFound(f"there is no collection {name}", "see GET /broker/v1/collections")
+        raise NotFound(f"there is no collection {name}", "choose one listed by GET /broker/v1/collections")
 
     async def rules(self, caller: Caller, number: UUID) -> Sequence[AccessRule]:
         """Return the access rules. :raises NoCollection: :raises Forbidden: unless the owner or an admin calls"""
@@ -213,4 +213,4 @@ def _same(known: AccessRule, new: AccessRule) -> bool:
 
 
 def _no_rule(rule: UUID) -> NotFound:
-    return NotFound(f"there is no rule {rule}", "see the list of the collection's rules")
+    return NotFound(f"there is no rule {rule}", "choose one from the list of the collection's rules")

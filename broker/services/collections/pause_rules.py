@@ -57,4 +57,4 @@ class PauseRules:
 
 
 def _none(number: UUID) -> NotFound:
-    return NotFound(f"there is no pause rule {number}", "see the list of pause rules")
+    return NotFound(f"there is no pause rule {number}", "choose one from the list of pause rules")

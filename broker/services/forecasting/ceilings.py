@@ -35,7 +35,7 @@ TOP = len(OUTLIERS) + 1
 class FastestTransfers(NamedTuple):
     """One reporter's fastest transfers of a server or site.
 
-    :param top: rate (bytes per second) and number of each, the fastest first
+    :param top: rate (bytes per second) and observation id of each, the fastest first
     :param transfers: number of all transfers
     """
 

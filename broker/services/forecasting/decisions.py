@@ -66,7 +66,7 @@ class Decisions:
         async with self._database.read() as connection:
             decision = await Stored(connection).one(number, None if caller.may("admin") else caller.subject)
         if decision is None:
-            raise NotFound(f"there is no transfer {number}", "see the list of decisions")
+            raise NotFound(f"there is no transfer {number}", "choose one from the list of decisions")
         return decision
 
 

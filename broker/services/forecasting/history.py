@@ -158,7 +158,7 @@ class Transfers:
 
         Callers see the reporter and the error of their own transfers only; admins, of all transfers.
 
-        :param before: number of a transfer, to return only earlier reports; None: all
+        :param before: number of a transfer, to return only earlier reports; None for all
         :param limit: most transfers to return
         :raises Forbidden: when a user who is no admin requests the transfers of another subject
         """

@@ -1,4 +1,4 @@
-"""Depots that are registered at the broker, and tickets for them.
+"""Depots that are registered with the broker, and tickets for them.
 
 Users get tickets only for hosts of registered endpoints, so that no depot relays to anywhere.
 """
@@ -90,7 +90,7 @@ class Depots:
 def named_depot(name: str, known: Mapping[str, StoredDepot]) -> StoredDepot:
     """Return one of the known depots. :raises NotFound:"""
     if name not in known:
-        raise NotFound(f"there is no depot {name}", "see GET /broker/v1/depots")
+        raise NotFound(f"there is no depot {name}", "choose one listed by GET /broker/v1/depots")
     return known[name]
 
 

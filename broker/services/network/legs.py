@@ -124,7 +124,7 @@ class DepotLegs:
 
     @retried
     async def _note(self, subject: str, name: str) -> None:
-        """Record that somebody else than the depot got its tickets."""
+        """Record that a caller other than the depot got its tickets."""
         async with self._database.write() as connection:
             await AccessStore(connection).note(time.time(), subject, "get forwarding table", name)
 
@@ -151,7 +151,7 @@ def _own(caller: Caller, name: str, known: _Known) -> StoredDepot:
         return stored
     raise Forbidden(
         f"{caller.subject} is not the subject of the depot {name}",
-        f'ask an admin to name it: PUT /broker/v1/depots/{name} with "subject"',
+        f'ask an admin to set its subject: PUT /broker/v1/depots/{name} with "subject"',
     )
 
 

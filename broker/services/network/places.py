@@ -225,14 +225,14 @@ class Places:
         """Return a site. :raises NotFound:"""
         site = (await self.map()).sites.get(name)
         if site is None:
-            raise NotFound(f"there is no site {name}", "see GET /broker/v1/sites")
+            raise NotFound(f"there is no site {name}", "choose one listed by GET /broker/v1/sites")
         return site
 
     async def endpoint(self, name: str) -> Endpoint:
         """Return an endpoint. :raises NotFound:"""
         placed = (await self.map()).by_name.get(name)
         if placed is None:
-            raise NotFound(f"there is no endpoint {name}", "see GET /broker/v1/endpoints")
+            raise NotFound(f"there is no endpoint {name}", "choose one listed by GET /broker/v1/endpoints")
         return placed.endpoint
 
 
@@ -260,7 +260,7 @@ def _permitted(by: str, endpoint: Endpoint, before: Endpoint | None, collections
 
 
 def _where(endpoint: Endpoint) -> tuple[str, str, int, str]:
-    """Return the address and the folder of an endpoint."""
+    """Return the address and the directory of an endpoint."""
     return endpoint.scheme, endpoint.host, endpoint.port or PORTS[endpoint.scheme], endpoint.prefix
 
 
@@ -282,7 +282,8 @@ def _source(name: str, known: Map) -> str:
     if "://" not in name:
         if name not in endpoints:
             raise Invalid(
-                f"there is no endpoint {name}", "name one of GET /broker/v1/endpoints, or SCHEME://HOST[:PORT]"
+                f"there is no endpoint {name}",
+                "choose one listed by GET /broker/v1/endpoints, or give SCHEME://HOST[:PORT]",
             )
         return endpoints[name].endpoint.source
     try:

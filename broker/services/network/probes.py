@@ -17,13 +17,13 @@ from broker.storage.probes import ProbeStore as Stored
 
 __all__ = ["Probes", "possible_links"]
 
-NEEDED = "this needs two ftp or gsiftp servers with different addresses and a write priority"
+NEEDED = "choose two ftp or gsiftp servers with different addresses and a write priority"
 
 
 class Probes:
     """The requested measurements.
 
-    :param probing: limits of measurements; None: this broker does not measure
+    :param probing: limits of measurements; None if this broker does not measure
     """
 
     def __init__(self, database: Database, places: Places, probing: Probing | None) -> None:
@@ -45,7 +45,7 @@ class Probes:
             raise Conflict("this broker measures no links", "ask its admin to configure [probing]")
         ends = [await self._places.endpoint(name) for name in (source, sink)]
         if not any(link.source == source for link in possible_links(ends)):
-            raise Invalid(f"the link from {source} to {sink} cannot be measured", NEEDED)
+            raise Invalid(f"cannot measure the link from {source} to {sink}", NEEDED)
         await self._keep(caller.subject, source, sink)
 
     @retried

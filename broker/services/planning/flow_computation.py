@@ -48,7 +48,7 @@ def planned(request: FlowsRequest, known: Network) -> bytes:
         made = answer(network, plan(network, content.demand))
     except UsageError as error:
         if isinstance(error.__cause__ or error.__context__, ImportError):
-            raise Unavailable(f"{error.message} at the broker", error.remedy) from None
+            raise Unavailable(f"{error.message} on the broker", error.remedy) from None
         raise Invalid(error.message, error.remedy) from None
     described = document(Scenario(network, urls=content.urls))
     return FlowsPlanned.model_validate({**made, "network": described}).model_dump_json().encode()
@@ -62,5 +62,5 @@ def _read(request: FlowsRequest) -> Scenario:
     ends = sum(len(host.isps) for host in content.network.hosts.values())
     ends += sum(len(file.holders) + len(file.destinations) for file in content.demand.files)
     if ends > ENDS:
-        raise TooLarge(f"the hosts and files name {ends} places", f"name at most {ENDS}, or plan in parts")
+        raise TooLarge(f"the hosts and files name {ends} places", f"give at most {ENDS}, or plan in parts")
     return content

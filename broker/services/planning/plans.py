@@ -61,7 +61,8 @@ def _usable(resolved: Resolved) -> int:
     """
     if not resolved.replicas:
         raise NotFound(
-            f"{resolved.name} has no available replica", f"see GET /broker/v1/datasets/{resolved.name} for their states"
+            f"{resolved.name} has no available replica",
+            f"get their states with GET /broker/v1/datasets/{resolved.name}",
         )
     if resolved.size is None:
         raise Conflict(f"the size of {resolved.name} is unknown", f"set it: PUT /broker/v1/datasets/{resolved.name}")

@@ -97,7 +97,7 @@ class Notices:
 
     @retried
     async def _put(self, number: str, seconds: float | None) -> None:
-        """Schedule the next attempt in `seconds`; None: no further attempt."""
+        """Schedule the next attempt in `seconds`; None for no further attempt."""
         async with self._database.write() as connection:
             at = None if seconds is None else await read_clock(connection) + seconds
             await Stored(connection).put(number, at)

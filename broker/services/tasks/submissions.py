@@ -33,8 +33,8 @@ class Submissions:
 
         :param token: number of the caller's token
         :raises NoCollection: :raises NotGranted:
-        :raises Invalid: when the task needs encryption, deletes the root of a collection, copies a folder into itself,
-            or uses folders of several sites
+        :raises Invalid: when the task needs encryption, deletes the root of a collection, copies a directory into
+            itself, or uses directories of several sites
         """
         if task.options.encrypt_data:
             raise Invalid(
@@ -42,7 +42,7 @@ class Submissions:
                 "to send it unencrypted, submit it without encrypt_data (globus transfer: without --encrypt-data)",
             )
         if task.kind == "DELETE" and any(item.source == "/" for item in task.items):
-            raise Invalid("the root of a collection cannot be deleted", "name its entries, or /* with globs")
+            raise Invalid("cannot delete the root of a collection", "give its entries, or /* with globs")
         if task.source == task.destination:
             _refuse_circles(task.items)
         reaches = await self._collections.allow(caller, _uses(task))
@@ -80,7 +80,7 @@ class Submissions:
         def number(word: str) -> UUID:
             if found := ids.get(word.lower()) or known.get(word):
                 return found
-            raise NoCollection(f"there is no collection {word}", "see GET /broker/v1/collections for those you may use")
+            raise NoCollection(f"there is no collection {word}", "choose one listed by GET /broker/v1/collections")
 
         return number(source), None if destination is None else number(destination)
 
@@ -104,7 +104,7 @@ def _refuse_circles(items: Iterable[Item]) -> None:
     for item in items:
         source, destination = item.source.rstrip("/"), item.destination.rstrip("/")
         if destination == source or destination.startswith(f"{source}/"):
-            raise Invalid(f"{item.source} would be copied into itself", "name another destination")
+            raise Invalid(f"{item.source} would be copied into itself", "choose another destination")
 
 
 def _uses(task: NewTask) -> list[CollectionUse]:
@@ -116,14 +116,14 @@ def _uses(task: NewTask) -> list[CollectionUse]:
 
 
 def _queue(collections: Iterable[Collection]) -> str:
-    """Return the site whose workers must run the task, because it uses their folders; empty if any worker can.
+    """Return the site whose workers must run the task, because it uses their directories; empty if any worker can.
 
-    :raises Invalid: when the collections are folders at several sites
+    :raises Invalid: when the collections are directories at several sites
     """
     sites = {each.site for each in collections if each.kind == "local"}
     if len(sites) > 1:
         raise Invalid(
-            f"no worker reaches the folders of all these sites: {', '.join(sorted(sites))}",
+            f"no worker reaches the directories of all these sites: {', '.join(sorted(sites))}",
             "use a GridFTP collection for one of them",
         )
     return next(iter(sites), "")

@@ -58,7 +58,7 @@ class Tasks:
     async def _owned(stored: Stored, caller: Caller, number: str) -> Task:
         task = await stored.one(number)
         if task is None or not (task.owner == caller.subject or caller.may("admin")):
-            raise NoTask(f"there is no task {number}", "see the list of your tasks")
+            raise NoTask(f"there is no task {number}", "choose one from the list of your tasks")
         return task
 
     async def page(self, task_filter: TaskFilter, order: Order, limit: int, offset: int) -> CountedTasks:
@@ -167,7 +167,7 @@ class Tasks:
             stored = Stored(connection)
             task = await self._owned(stored, caller, number)
             if not task.options.dry_run:
-                raise Invalid(f"task {number} is not a dry run", f"see GET /broker/v1/tasks/{number}/files")
+                raise Invalid(f"task {number} is not a dry run", f"request GET /broker/v1/tasks/{number}/files")
             spared = task.destination is not None and (
                 task.failed or task.skipped
             )  # a task with errors would delete nothing

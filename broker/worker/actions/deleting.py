@@ -1,7 +1,7 @@
-"""Deletion of files and folders: the entries of a folder first, then the folder itself.
+"""Deletion of files and directories: the entries of a directory first, then the directory itself.
 
-No link is followed. Between the listing of a folder and the deletion of its entries, a link may replace the folder, so
-that paths lead elsewhere. So the folder's id is checked just before each deletion.
+No link is followed. Between the listing of a directory and the deletion of its entries, a link may replace the
+directory, so that paths lead elsewhere. So the directory's id is checked just before each deletion.
 """
 
 import asyncio
@@ -26,19 +26,19 @@ from coalloc.model import Entry
 __all__ = ["Clearing"]
 
 EMPTIED = 1_000_000
-"""The phase that removes folders at the root; deeper folders are removed in earlier phases."""
+"""The phase that removes directories at the root; deeper directories are removed in earlier phases."""
 NO_FILE = {"files": -1}
-"""Correction of the task's counters for a folder or a pattern that was counted as a file."""
+"""Correction of the task's counters for a directory or a pattern that was counted as a file."""
 FRESH = 0.1
-"""Seconds for which a folder's id counts as checked, to save a round trip for each entry."""
+"""Seconds for which a directory's id counts as checked, to save a round trip for each entry."""
 
 
 class _Exchanged(NotDirectory):
-    """Another folder or file in place of the listed folder."""
+    """Another directory or file in place of the listed directory."""
 
 
 class _Seen(NamedTuple):
-    """The id of a folder, and the time of the check."""
+    """The id of a directory, and the time of the check."""
 
     at: float
     token: str | None
@@ -63,10 +63,10 @@ class Clearing:
         self._seen: dict[str, _Seen] = {}
 
     async def delete(self, work: Work) -> WorkResult:
-        """Delete a file, or plan the deletion of a folder's entries.
+        """Delete a file, or plan the deletion of a directory's entries.
 
         :raises NoSuchFile: when the file is missing, unless it may be
-        :raises IsDirectory: when it is a folder, and the deletion is not recursive
+        :raises IsDirectory: when it is a directory, and the deletion is not recursive
         """
         try:
             return await self._delete(work)
@@ -96,7 +96,7 @@ class Clearing:
                 await self._tree.delete(work.source)
             return WorkResult(work, "succeeded")
         if not self._recursive:
-            raise IsDirectory(f"{work.source} is a folder", "delete it recursively")
+            raise IsDirectory(f"{work.source} is a directory", "delete it recursively")
         refuse_deep(work)
         folder = work.source.rstrip("/")
         token = await self._check_folder(work, folder)
@@ -116,7 +116,7 @@ class Clearing:
             return "file"
 
     async def _is_gone(self, path: str) -> bool:
-        """Return whether a name is missing in its folder's listing, for servers whose error was not clear."""
+        """Return whether a name is missing in its directory's listing, for servers whose error was not clear."""
         folder, _, name = path.rstrip("/").rpartition("/")
         try:
             async with aclosing(self._tree.list(folder or "/")) as listing:
@@ -125,9 +125,9 @@ class Clearing:
             return error.certain
 
     async def _check_parent(self, work: Work) -> None:
-        """Check that the parent is the folder that was listed.
+        """Check that the parent is the directory that was listed.
 
-        :raises _Exchanged: when another folder has replaced it
+        :raises _Exchanged: when another directory has replaced it
         """
         if work.details.within is None:
             return
@@ -136,22 +136,22 @@ class Clearing:
         if folder not in self._seen or now > self._seen[folder].at + FRESH:
             self._seen[folder] = _Seen(now, (await self._tree.stat(f"{folder.rstrip('/')}/")).unique)
         if self._seen[folder].token != work.details.within:
-            raise _Exchanged(f"{folder} was replaced by another folder", "check the new folder, and submit a new task")
+            raise _Exchanged(f"{folder} was replaced by another directory", "check it, and submit a new task")
 
     async def _check_folder(self, work: Work, folder: str) -> str | None:
-        """Return the id of a folder.
+        """Return the id of a directory.
 
-        :raises _Exchanged: when it is not the listed folder
+        :raises _Exchanged: when it is not the listed directory
         """
         now = await self._tree.stat(folder)
         known = work.details.unique
         if _kind(now) != "dir" or (known is not None and now.unique != known):
-            raise _Exchanged(f"{folder} was replaced by another folder", "check the new folder, and submit a new task")
+            raise _Exchanged(f"{folder} was replaced by another directory", "check it, and submit a new task")
         return now.unique
 
     async def _globbed(self, work: Work, folder: str, fits: Callable[[str], bool]) -> WorkResult:
         if not await self._plan(work, folder, fits, []):
-            raise NoSuchFile(f"no entry matches {work.source}", "list the folder to see its entries")
+            raise NoSuchFile(f"no entry matches {work.source}", "list the directory to see its entries")
         return WorkResult(work, "succeeded", counts=NO_FILE)
 
     async def _plan(
@@ -161,7 +161,7 @@ class Clearing:
         fits: Callable[[str], bool],
         events: MutableSequence[Event],
     ) -> int:
-        """Plan the deletion of a folder's matching entries, in batches; return the number of planned deletions."""
+        """Plan the deletion of a directory's matching entries, in batches; return the number of planned deletions."""
         found = 0
         async with aclosing(self._tree.list(folder or "/")) as listing:
             async for entries in listing:
@@ -195,7 +195,7 @@ class Clearing:
         return {entry.name for entry in chosen if entry.unique in known}
 
     async def remove(self, work: Work) -> WorkResult:
-        """Remove a folder, which should be empty."""
+        """Remove a directory, which should be empty."""
         if self._options.dry_run:
             return WorkResult(work, "succeeded")
         try:
@@ -228,5 +228,5 @@ def _deeper(work: Work, entry: Entry) -> Details:
 
 
 def _kind(entry: Entry) -> str:
-    """Return "dir" for a folder, and "file" for all other entries, including links."""
+    """Return "dir" for a directory, and "file" for all other entries, including links."""
     return "dir" if entry.kind == "dir" and entry.link_target is None else "file"

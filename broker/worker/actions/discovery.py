@@ -1,6 +1,6 @@
-"""Discovery of files to copy, from submitted items and folders.
+"""Discovery of files to copy, from submitted items and directories.
 
-Listings are streamed, except those of destination folders that are compared, for sync levels and for extra entries.
+Listings are streamed, except those of destination directories that are compared, for sync levels and for extra entries.
 """
 
 import time
@@ -53,9 +53,9 @@ class LookResult:
 
 
 class Looking:
-    """The planner of work items for the items and folders of a source.
+    """The planner of work items for the items and directories of a source.
 
-    :param found: function to call when a folder has many entries, while it is being read
+    :param found: function to call when a directory has many entries, while it is being read
     """
 
     def __init__(
@@ -72,18 +72,18 @@ class Looking:
         self._lineages: dict[str, Sequence[str | None]] = {}
 
     async def look(self, work: Work) -> WorkResult:
-        """Find out whether an item is a file or a folder, and plan its work.
+        """Find out whether an item is a file or a directory, and plan its work.
 
-        :raises IsDirectory: when it is a folder, but was not submitted as recursive
-        :raises NotDirectory: when it is no folder, but was submitted as recursive
+        :raises IsDirectory: when it is a directory, but was not submitted as recursive
+        :raises NotDirectory: when it is no directory, but was submitted as recursive
         :raises PermissionRefused: when it is a link whose target is unknown, or may not be read
-        :raises Unsupported: when it is neither a file nor a folder
+        :raises Unsupported: when it is neither a file nor a directory
         """
         with at_source():
             entry = await self._source.stat(work.source)
         if entry.kind == "dir":
             if work.details.recursive is False:
-                raise IsDirectory(f"{work.source} is a folder", "transfer it recursively")
+                raise IsDirectory(f"{work.source} is a directory", "transfer it recursively")
             details = Details(above=self._above(work, entry), unique=entry.unique)
             folder = PlannedWork("expand", _folder(work.source), _folder(work.destination), details=details)
             await self._meet(work, entry, folder)
@@ -94,9 +94,9 @@ class Looking:
                 raise PermissionRefused(why, "leave out the link")
         if entry.kind == "other":
             with at_source():
-                raise Unsupported(f"{work.source} is neither a file nor a folder", "leave it out")
+                raise Unsupported(f"{work.source} is neither a file nor a directory", "leave it out")
         if work.details.recursive:
-            raise NotDirectory(f"{work.source} is not a folder", "leave out --recursive")
+            raise NotDirectory(f"{work.source} is not a directory", "leave out --recursive")
         destination = work.destination
         if destination.endswith("/"):
             destination += work.source.rpartition("/")[2]
@@ -109,25 +109,27 @@ class Looking:
         return plan.result(work)
 
     async def _meet(self, work: Work, entry: Entry, folder: PlannedWork) -> None:
-        """Store the ids of an item's source and destination folders, to recognize them under other paths.
+        """Store the ids of an item's source and destination directories, to recognize them under other paths.
 
-        :raises AlreadyThere: when both are the same folder
+        :raises AlreadyThere: when both are the same directory
         """
         await self._making.make(folder.destination)
         there = await self._stat(folder.destination)
         if there is None:
-            return  # a dry run creates no folders
+            return  # a dry run creates no directories
         if (
             there.unique
             and there.unique == entry.unique
             and await self._overlap.is_one(folder.source, folder.destination)
         ):
-            raise AlreadyThere(f"{work.source} and {work.destination} are the same folder", "name another destination")
+            raise AlreadyThere(
+                f"{work.source} and {work.destination} are the same directory", "choose another destination"
+            )
         aim = [Touch("aim", there.unique, folder.destination)] if there.unique else []
         await self._remember(work, [*aim, *await self._sources(work, entry)])
 
     async def _sources(self, work: Work, entry: Entry) -> list[Touch]:
-        """Return the entries that must not be deleted as extra: an item and all folders around it, also by links."""
+        """Return the entries not to delete as extra: an item and all directories around it, also by links."""
         if not self._options.delete_destination_extra:
             return []
         folder = work.source if entry.kind == "dir" or is_link(entry) else work.source.rpartition("/")[0] or "/"
@@ -142,7 +144,7 @@ class Looking:
                 await Touched(connection).add(work.task_id, found)
 
     async def expand(self, work: Work) -> WorkResult:
-        """Plan work for all entries of a folder, in batches."""
+        """Plan work for all entries of a directory, in batches."""
         _bounded(work)
         await self._making.make(work.destination)
         level, extra = self._options.sync_level, self._options.delete_destination_extra
@@ -189,7 +191,7 @@ class Looking:
         return plan.result(work)
 
     async def _remember_folder(self, work: Work) -> None:
-        """Store the ids of a folder at the source and the destination, to recognize them under other paths."""
+        """Store the ids of a directory at the source and the destination, to recognize them under other paths."""
         there = await self._stat(work.destination)
         token = work.details.unique
         here = [Touch("source", token, work.source)] if token else []
@@ -197,13 +199,13 @@ class Looking:
         await self._remember(work, [*here, *aim])
 
     async def _inner(self, work: Work) -> Collection[str]:
-        """Return the paths of folders of the source to which the task copies."""
+        """Return the paths of directories of the source to which the task copies."""
         if not await self._overlap.at_one_server():
             return ()
         return await self._overlap.inner([aim for _, aim in await self._items.of(work.task_id)])
 
     async def _aims(self, work: Work, found: Sequence[Entry]) -> set[str]:
-        """Return the names of folders that are destinations of the task's items, under any path."""
+        """Return the names of directories that are destinations of the task's items, under any path."""
         tokens = {entry.unique: entry.name for entry in found if entry.kind == "dir" and entry.unique}
         async with self._database.read() as connection:
             touched = Touched(connection)
@@ -219,7 +221,7 @@ class Looking:
         }
 
     def _plan(self, plan: LookResult, work: Work, entry: Entry, there: Entry | None, twin: str | None) -> None:
-        """Plan work for an entry of a folder."""
+        """Plan work for an entry of a directory."""
         folder = entry.kind == "dir"
         if not included(entry.name, folder, self._options.filter_rules):
             return
@@ -245,7 +247,7 @@ class Looking:
             plan.children.append(PlannedWork("copy", source, destination))
 
     def _above(self, work: Work, entry: Entry) -> tuple[str, ...]:
-        """Return the ids of a folder and its parents if links are followed, to detect cycles; otherwise nothing."""
+        """Return the ids of a directory and its parents if links are followed, to detect cycles; otherwise nothing."""
         followed = self._options.recursive_symlinks == "copy" and entry.unique is not None
         return (*work.details.above, str(entry.unique)) if followed else ()
 
@@ -274,7 +276,7 @@ class Looking:
 
 
 def _bounded(work: Work) -> None:
-    """Check that a folder is neither its own ancestor nor too deep.
+    """Check that a directory is neither its own ancestor nor too deep.
 
     :raises NotDirectory: otherwise
     """
@@ -288,7 +290,7 @@ def _bounded(work: Work) -> None:
 
 def _not_into_itself(work: Work, entry: Entry) -> Event:
     message = f"{work.source}{entry.name} is left out, because it is the task's destination"
-    return Event(time.time(), "NOT_INTO_ITSELF", False, "skipped a folder", one_line(message))
+    return Event(time.time(), "NOT_INTO_ITSELF", False, "skipped a directory", one_line(message))
 
 
 def _not_listed(work: Work, omission: Omission) -> Event:

@@ -1,4 +1,4 @@
-"""Fetches of files into a folder of this machine, from one server or from all replicas of a dataset at once."""
+"""Fetches of files into a directory of this machine, from one server or from all replicas of a dataset at once."""
 
 import asyncio
 import time
@@ -48,7 +48,7 @@ Sources = Callable[[str], Awaitable[LocatedReplicas]]
 
 
 class Downloading:
-    """Fetches from one collection into a folder.
+    """Fetches from one collection into a directory.
 
     :param owner_and_site: the task's owner, and the destination's site
     :param namings: namings of the task's collections
@@ -138,14 +138,14 @@ async def discarded(sink: LocalTree, batch: Sequence[Work]) -> None:
 
 
 async def _emptied(sink: LocalTree, work: Work, beside: Iterable[str]) -> bool:
-    """Delete the partial data in folders, even while a worker writes them; return whether nothing remains."""
+    """Delete the partial data in directories, even while a worker writes them; return whether nothing remains."""
     target, within = sink.at(work.destination), sink.real(_parent(work.destination))
     gone = [await asyncio.to_thread(discard, target, within, name) for name in beside]
     return all(gone)
 
 
 async def _reached(sink: LocalTree, work: Work) -> None:
-    """Check that the folder of the destination exists.
+    """Check that the directory of the destination exists.
 
     :raises NoSuchFile: when it does not exist, or a component of its path is a link
     """
@@ -153,7 +153,7 @@ async def _reached(sink: LocalTree, work: Work) -> None:
 
 
 async def _refuse_folder(sink: LocalTree, work: Work) -> None:
-    """Check that a file's destination is not a folder.
+    """Check that a file's destination is not a directory.
 
     :raises IsDirectory: when it is
     """
@@ -162,7 +162,9 @@ async def _refuse_folder(sink: LocalTree, work: Work) -> None:
     except NoSuchFile:
         return
     if there.kind == "dir":
-        raise IsDirectory(f"{work.destination} is a folder", "name the file in it, or end the path with a slash")
+        raise IsDirectory(
+            f"{work.destination} is a directory", "give the path of a file in it, or end the path with a slash"
+        )
 
 
 def _parent(path: str) -> str:

@@ -1,4 +1,4 @@
-"""Names in a source folder that would be one file at the destination, such as `a` and `A`."""
+"""Names in a source directory that would be one file at the destination, such as `a` and `A`."""
 
 from collections.abc import Sequence
 
@@ -14,12 +14,12 @@ MOST = 200
 
 
 class EqualNames:
-    """Names in a source folder that would be one file at the destination.
+    """Names in a source directory that would be one file at the destination.
 
     The first name of a group is copied. `of` returns the others, each with the name that it equals.
 
-    :param source: tree and folder that is listed
-    :param sink: tree and folder at the destination; None: assume that it distinguishes all names
+    :param source: tree and directory that is listed
+    :param sink: tree and directory at the destination; None to assume that it distinguishes all names
     """
 
     def __init__(self, source: tuple[Tree, str], sink: tuple[Tree, str] | None) -> None:
@@ -34,7 +34,7 @@ class EqualNames:
         before = len(self._seen)
         self._seen.update(
             hash(folded(entry.name)) for entry in some
-        )  # hashes, since a folder may have millions of names
+        )  # hashes, since a directory may have millions of names
         if len(self._seen) < before + len(some) and not self._queried and self._sink:
             self._queried = True
             self._twins = await self._find(*self._sink)

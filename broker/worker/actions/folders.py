@@ -1,4 +1,4 @@
-"""Creation of folders at the destination for files and links."""
+"""Creation of directories at the destination for files and links."""
 
 from contextlib import suppress
 
@@ -9,7 +9,7 @@ __all__ = ["Making"]
 
 
 class Making:
-    """Creation of folders at one collection, with a memory of those that exist.
+    """Creation of directories at one collection, with a memory of those that exist.
 
     :param dry_run: whether to create nothing
     """
@@ -20,7 +20,7 @@ class Making:
         self._there: set[str] = {"/"}
 
     async def make(self, path: str) -> None:
-        """Create a folder and its missing parents, unless it exists."""
+        """Create a directory and its missing parents, unless it exists."""
         if self._dry_run:
             return
         outer = path.rstrip("/") or "/"

@@ -37,7 +37,7 @@ class Linking:
 
         A link to a path that is not allowed, or does not exist at the destination, counts as an error of the source.
 
-        :raises IsDirectory: when the destination is a folder
+        :raises IsDirectory: when the destination is a directory
         """
         with at_source():
             target = _target(work, found := await self._found(work))
@@ -61,14 +61,14 @@ class Linking:
     async def _there(self, work: Work) -> Entry | None:
         """Return the entry at the destination; None if the server reports none, as for broken links.
 
-        :raises IsDirectory: when it is a folder
+        :raises IsDirectory: when it is a directory
         """
         try:
             there = await self._sink.stat(work.destination)
         except NoSuchFile:
             return None
         if there.kind == "dir" and there.link_target is None:
-            raise IsDirectory(f"{work.destination} is a folder", "name another destination, or delete it first")
+            raise IsDirectory(f"{work.destination} is a directory", "choose another destination, or delete it first")
         return there
 
     async def _is_needed(self, work: Work, target: str, found: Entry, there: Entry | None) -> bool:
@@ -85,7 +85,7 @@ class Linking:
             with suppress(NoSuchFile):
                 await self._sink.delete(name)
         beside = temporary(work.destination, work)
-        if work.details.link is None:  # a submitted item, whose parent folder may be missing
+        if work.details.link is None:  # a submitted item, whose parent directory may be missing
             await self._making.make(work.destination.rpartition("/")[0])
         try:
             with at_source():
@@ -99,7 +99,7 @@ class Linking:
 
 
 def _target(work: Work, found: Entry) -> str:
-    """Return the target of a link at the source, relative to the link's folder.
+    """Return the target of a link at the source, relative to the link's directory.
 
     :raises Unsupported: when the entry is no link
     :raises PermissionRefused: when the target is outside the collection, or the task's owner may not read it
@@ -110,7 +110,7 @@ def _target(work: Work, found: Entry) -> str:
         raise PermissionRefused(why, "leave out links")
     if target is None:
         raise Unsupported(
-            f"{work.source} is not a symbolic link, according to its server", "transfer it as a file or folder"
+            f"{work.source} is not a symbolic link, according to its server", "transfer it as a file or directory"
         )
     if target.startswith("/") or led(work.source, target) is None:
         raise PermissionRefused(f"{work.source} leads out of its collection", "follow links, or leave them out")

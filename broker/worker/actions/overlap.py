@@ -40,7 +40,7 @@ class Overlap:
         return self._servers
 
     async def inner(self, aims: Sequence[str]) -> Collection[str]:
-        """Return the folders of the source to which items of the task are copied, without slashes at their ends.
+        """Return the directories of the source to which items of the task are copied, without slashes at their ends.
 
         :param aims: paths of the items at the destination
         """
@@ -52,13 +52,13 @@ class Overlap:
         return {place.removeprefix(root) for place in places if place.startswith(f"{root}/")}
 
     async def is_one(self, here: str, there: str) -> bool:
-        """Return whether two folders with the same id are the same folder.
+        """Return whether two directories with the same id are the same directory.
 
-        Two servers may have the same id for different folders, such as after cloning a machine. So a folder is created
-        in one of them, and looked for in the other.
+        Two servers may have the same id for different directories, such as after cloning a machine. So a directory is
+        created in one of them, and looked for in the other.
 
-        :param here: path of a folder at the source
-        :param there: path of a folder at the destination
+        :param here: path of a directory at the source
+        :param there: path of a directory at the destination
         """
         if await self.at_one_server():
             return True
@@ -81,7 +81,7 @@ class Overlap:
     async def sources(self, there: str, extra: Sequence[Entry], items: Sequence[str]) -> set[str]:
         """Return the names of entries whose paths equal, contain, or lie in an item of the source.
 
-        :param there: path of the entries' folder at the destination, with a slash at its end
+        :param there: path of the entries' directory at the destination, with a slash at its end
         :param extra: entries
         :param items: paths of the task's items at the source
         """
@@ -106,7 +106,7 @@ async def addresses(url: str) -> set[str]:
 async def with_replicas(
     database: Database, source: Tree, destination: Tree, folder: str, entries: Iterable[Entry]
 ) -> set[str]:
-    """Return the names of entries of a destination folder that are replicas, or contain replicas.
+    """Return the names of entries of a destination directory that are replicas, or contain replicas.
 
     The result is empty if the source is not the catalogue.
     """

@@ -1,7 +1,7 @@
-"""Discovery of extra entries at the destination of a sync, from new listings of both folders, after all copies.
+"""Discovery of extra entries at the destination of a sync, from new listings of both directories, after all copies.
 
-A folder may have several paths, through links, mounts and servers. So the folders and files that a task reads or writes
-are recognized by their servers' ids, and never deleted.
+A directory may have several paths, through links, mounts and servers. So the directories and files that a task reads or
+writes are recognized by their servers' ids, and never deleted.
 """
 
 import time
@@ -27,7 +27,7 @@ __all__ = ["Items", "Pruning", "entries", "is_link", "ours"]
 
 
 MOST_ODD = 100
-"""Most devices, pipes and other special entries of a folder that are checked."""
+"""Most devices, pipes and other special entries of a directory that are checked."""
 
 
 class Items:
@@ -46,7 +46,7 @@ class Items:
 
 
 class _Listed(NamedTuple):
-    """A folder of the source: its names, those that the destination must have, and reasons to distrust the listing."""
+    """A source directory: its names, those that the destination must have, and reasons to distrust the listing."""
 
     names: set[str]
     brought: set[str]
@@ -65,7 +65,7 @@ class Pruning:
         self._items = Items(database)
 
     async def prune(self, work: Work) -> WorkResult:
-        """Plan the deletion of a folder's entries that only the destination has, or report why they are kept."""
+        """Plan the deletion of a directory's entries that only the destination has, or report why they are kept."""
         here, there = await self._listed(work), await self._there(work.destination)
         items = await self._items.of(work.task_id)
         held = await ours(self._database, there.keys() - here.names)
@@ -127,7 +127,7 @@ class Pruning:
         )
 
     async def _there(self, path: str) -> dict[str, Entry]:
-        """Return the entries of the destination's folder.
+        """Return the entries of the destination's directory.
 
         :raises NoSuchFile: when it does not exist, except in a dry run
         """
@@ -140,7 +140,7 @@ class Pruning:
             return {}
 
     async def _reasons_against(self, work: Work, lineage: Sequence[str | None]) -> list[Reason]:
-        """Return the reasons why nothing may be deleted in a folder of the destination."""
+        """Return the reasons why nothing may be deleted in a directory of the destination."""
         if work.details.linked:
             return [Reason("link")]
         around = set(filter(None, lineage))
@@ -162,12 +162,12 @@ class Pruning:
         tokens = {entry.unique for entry in spare if entry.unique}
         async with self._database.read() as connection:
             known = await Touched(connection).of(work.task_id, tokens, "source", "above", "destination")
-        known |= set(filter(None, lineage))  # folders that contain themselves
+        known |= set(filter(None, lineage))  # directories that contain themselves
         return found | {entry.name for entry in spare if entry.unique in known}
 
 
 async def entries(source: Tree, path: str, omitted: MutableSequence[Omission]) -> AsyncIterator[Sequence[Entry]]:
-    """Yield the listing of a source folder in batches; mark its errors as the source's."""
+    """Yield the listing of a source directory in batches; mark its errors as the source's."""
     async with aclosing(source.list(path, omitted)) as listing:
         while True:
             with at_source():
@@ -178,7 +178,7 @@ async def entries(source: Tree, path: str, omitted: MutableSequence[Omission]) -
 
 
 async def ours(database: Database, names: Collection[str]) -> Collection[str]:
-    """Return the names in a folder that belong to partial data, according to the database."""
+    """Return the names in a directory that belong to partial data, according to the database."""
     numbers = {number for name in names if (number := written(name)) is not None}
     if not numbers:
         return ()

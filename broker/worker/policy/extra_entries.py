@@ -21,7 +21,7 @@ WHY: Mapping[str, str] = {
     "names": "nothing in {folder} is deleted: the destination does not list {entries} names that the source has, "
     "such as {example!r}; it may treat different names as equal",
     "link": "nothing in {folder} is deleted: a symbolic link at the destination leads there",
-    "shared": "nothing in {folder} is deleted: it is the same folder as {example}, to which the task copies, too",
+    "shared": "nothing in {folder} is deleted: it is the same directory as {example}, to which the task copies, too",
     "source": "{folder}{example} is not deleted: it is the source of the task, is inside it, or contains it",
     "exchanged": "{folder} is not deleted: it was replaced since it was listed",
     "left": "{folder} is not deleted: it is not empty, for example because of dangling links",
@@ -32,12 +32,12 @@ class Reason(NamedTuple):
     """A reason not to delete entries that are only at the destination.
 
     `hidden`, `nameless`, `twice`: the source's listing may be incomplete; `names`: names of the source are missing in
-    the destination's listing; `link`: a link leads to the folder, which may belong to another user; `shared`: the
-    folder is also the destination of another folder of the task; `source`: entries belong to the source; `exchanged`:
-    another folder has replaced it; `left`: not all of its entries were deleted.
+    the destination's listing; `link`: a link leads to the directory, which may belong to another user; `shared`: the
+    directory is also the destination of another directory of the task; `source`: entries belong to the source;
+    `exchanged`: another directory has replaced it; `left`: not all of its entries were deleted.
 
     :param entries: number of entries or names that the reason is about
-    :param example: one of them; for `shared`, the other folder
+    :param example: one of them; for `shared`, the other directory
     """
 
     kind: Literal["hidden", "nameless", "twice", "names", "link", "shared", "source", "exchanged", "left"]
@@ -51,7 +51,7 @@ class Reason(NamedTuple):
 
 
 def untouched(folder: str, reason: Reason, now: float) -> Event:
-    """Return the event that states why entries of a folder at the destination are not deleted.
+    """Return the event that states why entries of a directory at the destination are not deleted.
 
     :param now: seconds since the epoch
     """
@@ -67,9 +67,9 @@ def extras(
     items: Sequence[str],
     ours: Collection[str] = (),
 ) -> list[Entry]:
-    """Return the entries of a folder at the destination that the source does not have, except filtered names.
+    """Return the entries of a directory at the destination that the source does not have, except filtered names.
 
-    :param names: names in the source's folder
+    :param names: names in the source's directory
     :param items: destinations of the task's items
     :param ours: temporary names of workers, according to the database
     """
@@ -86,7 +86,7 @@ def extras(
 def deletion(work: Work, entry: Entry, within: str | None) -> PlannedWork:
     """Return the work item that deletes an extra entry; for a link, it deletes only the link.
 
-    :param within: identity of the entry's folder
+    :param within: identity of the entry's directory
     """
     found = "dir" if entry.kind == "dir" and entry.link_target is None else "file"
     depth = work.details.depth + 1

@@ -148,7 +148,7 @@ class VerificationDemand(NamedTuple):
         if self.of(work) and not verified and not (self.lenient and work.details.stated_checksum is None):
             source, sink = self.ends
             raise Unverifiable(
-                f"{work.source} cannot be verified: {source} and {sink} have no checksum algorithm in common",
+                f"cannot verify {work.source}: {source} and {sink} have no checksum algorithm in common",
                 "submit it with verify_checksum false, or have an admin set copy_unverified = true in [transfers] "
                 "of the workers' TOML",
             )

@@ -1,6 +1,6 @@
-"""Selection of files in a folder by patterns, filter rules and sync levels, and limits on the work of one task.
+"""Selection of files in a directory by patterns, filter rules and sync levels, and limits on the work of one task.
 
-Without the limits, a server that lists endless folders could fill the database.
+Without the limits, a server that lists endless directories could fill the database.
 """
 
 import re
@@ -16,7 +16,7 @@ __all__ = ["MOST_WORK", "globbed", "included", "outdated", "refuse_deep", "refus
 
 ESCAPED = re.compile(r"\\(.)")
 MOST_WORK = 10_000_000
-"""Highest number of files, folders and links of one task."""
+"""Highest number of files, directories and links of one task."""
 
 
 def globbed(name: str) -> Callable[[str], bool] | None:
@@ -66,23 +66,23 @@ def outdated(source: Entry, there: Entry | None, options: Options) -> bool | Non
 
 
 def refuse_deep(work: Work) -> None:
-    """Check that a folder is at most `DEEPEST` levels deep.
+    """Check that a directory is at most `DEEPEST` levels deep.
 
-    :raises LimitExceeded: when it is deeper; the message names the folder
+    :raises LimitExceeded: when it is deeper; the message names the directory
     """
     if work.details.depth > DEEPEST:
-        raise LimitExceeded(f"{work.source} is more than {DEEPEST} folders deep", "submit a task for this folder")
+        raise LimitExceeded(f"{work.source} is more than {DEEPEST} levels deep", "submit a task for this directory")
 
 
 def refuse_endless(work: Work, total: int) -> None:
     """Check that a task has at most `MOST_WORK` work items.
 
-    :param work: the folder that was listed last
+    :param work: the directory that was listed last
     :param total: number of the task's work items
-    :raises LimitExceeded: when it has more; the message names the folder
+    :raises LimitExceeded: when it has more; the message names the directory
     """
     if total > MOST_WORK:
         raise LimitExceeded(
-            f"{work.source}: with this folder, the task has more than {MOST_WORK} files and folders",
-            "submit a task for each of the folders in it",
+            f"{work.source}: with this directory, the task has more than {MOST_WORK} files and directories",
+            "submit a task for each of the directories in it",
         )

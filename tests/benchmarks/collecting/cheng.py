@@ -40,7 +40,7 @@ the paper's exact model, which does not limit the rate at which the destination 
 UNEVEN = 0.35
 """Unevenness of TCP (see `weather`): two connections in three then have 0.7 to 1.4 times the fair share."""
 SHOWN = (24, 72, 120)
-"""Loads of the tables that do not show all loads."""
+"""Loads that are shown in tables without room for all of them."""
 SENDERS = (1, 2, 3, 4)
 """Numbers of stub domains that send all traffic over a peering point, in the runs in which not all of them do."""
 ALONE = 1000.0

@@ -66,7 +66,7 @@ def lab(running: Lab, tmp_path: Path) -> Iterator[Lab]:
 
 @contextmanager
 def lab_in(folder: Path) -> Iterator[Lab]:
-    """Run a broker and two servers in a folder."""
+    """Run a broker and two servers in a directory."""
     with (
         GridFTPServer(folder / "one") as one,
         GridFTPServer(folder / "two", "127.0.0.2") as two,

@@ -9,7 +9,7 @@ from tests.broker.client.conftest import Lab
 
 
 def tree(root: Path) -> dict[str, tuple[object, ...]]:
-    """Return everything below a folder: types, contents and modification times."""
+    """Return everything below a directory: types, contents and modification times."""
     found: dict[str, tuple[object, ...]] = {}
     for each in sorted(root.rglob("*")):
         status = each.lstat()
@@ -20,7 +20,7 @@ def tree(root: Path) -> dict[str, tuple[object, ...]]:
 
 @pytest.fixture
 def mirror(lab: Lab) -> Lab:
-    """A folder and an old copy of it: one file is new, one changed, one equal; some exist only in the copy."""
+    """A directory and an old copy of it: one file is new, one changed, one equal; some exist only in the copy."""
     for root, files in (
         (lab.one / "run", {"new": b"new", "changed": b"changed", "same": b"same", "deep/new": b"more"}),
         (lab.two / "copy", {"changed": b"old", "same": b"same", "extra": b"x", "old/a": b"a", "old/b/c": b"c"}),

@@ -60,7 +60,7 @@ def test_a_folder_is_transferred_once_with_sync(lab):
     document = json.loads(again.stdout)
     assert (document["files_transferred"], document["files_skipped"]) == (0, 5)
     folder = lab.run("submit", "--wait", "one:/run1", "two:/copies/")
-    assert (folder.returncode, "is a folder" in folder.stderr) == (5, True), folder.stderr
+    assert (folder.returncode, "is a directory" in folder.stderr) == (5, True), folder.stderr
 
 
 def test_a_failed_task_exits_with_status_5_and_prints_the_error(lab):

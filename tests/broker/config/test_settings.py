@@ -114,19 +114,19 @@ def test_a_value_of_a_wrong_type_is_refused(file, at):
 @pytest.mark.parametrize(
     ("at", "value", "message"),
     [
-        (("issuer", 0, "algorithms"), [], "[[issuer]] is invalid: algorithms is empty"),
-        (("issuer", 0, "audience"), [], "[[issuer]] is invalid: audience is empty"),
-        (("issuer", 0, "audience"), "", "[[issuer]] is invalid: audience is empty"),
-        (("issuer", 0, "algorithms"), ["HS256"], "[[issuer]] is invalid: algorithm HS256 is refused"),
-        (("issuer", 0, "url"), "ftp://x", "[[issuer]] is invalid: url ftp://x is not the URL of an issuer"),
-        (("introspection", "audience"), [], "[introspection] is invalid: audience is empty"),
-        (("introspection", "issuer"), "ftp://x", "[introspection] is invalid: issuer ftp://x is not the URL"),
-        (("introspection", "url"), "here", "[introspection] is invalid: url here is not the URL of a server"),
-        (("introspection", "client_id"), 3, "[introspection] is invalid: client_id is not text"),
-        (("login", "scope"), 3, "[login] is invalid: scope is not text"),
-        (("login", "issuer"), "https://x", "[login] is invalid: issuer https://x is not one of the [[issuer]]"),
-        (("notify", "secret"), "whsec_QUFB", "[notify] is invalid: secret is not base64 of 24 bytes or more"),
-        (("notify", "url"), "http://hook.example/", "[notify] is invalid: url is not https://"),
+        (("issuer", 0, "algorithms"), [], "invalid [[issuer]]: algorithms is empty"),
+        (("issuer", 0, "audience"), [], "invalid [[issuer]]: audience is empty"),
+        (("issuer", 0, "audience"), "", "invalid [[issuer]]: audience is empty"),
+        (("issuer", 0, "algorithms"), ["HS256"], "invalid [[issuer]]: algorithm HS256 is refused"),
+        (("issuer", 0, "url"), "ftp://x", "invalid [[issuer]]: url ftp://x is not the URL of an issuer"),
+        (("introspection", "audience"), [], "invalid [introspection]: audience is empty"),
+        (("introspection", "issuer"), "ftp://x", "invalid [introspection]: issuer ftp://x is not the URL"),
+        (("introspection", "url"), "here", "invalid [introspection]: url here is not the URL of a server"),
+        (("introspection", "client_id"), 3, "invalid [introspection]: client_id is not a string"),
+        (("login", "scope"), 3, "invalid [login]: scope is not a string"),
+        (("login", "issuer"), "https://x", "invalid [login]: issuer https://x is not one of the [[issuer]]"),
+        (("notify", "secret"), "whsec_QUFB", "invalid [notify]: secret is not base64 of 24 bytes or more"),
+        (("notify", "url"), "http://hook.example/", "invalid [notify]: url is not https://"),
     ],
 )
 def test_a_message_names_the_key(file, at, value, message):
@@ -152,7 +152,7 @@ def test_missing_and_unknown_keys_are_named(file, section):
     write(file, document)
     with pytest.raises(Invalid) as refused:
         configured(Settings(), file)
-    assert refused.value.message == f"{file}: [{section}] is invalid: colour is unknown"
+    assert refused.value.message == f"{file}: invalid [{section}]: colour is unknown"
 
 
 @pytest.mark.parametrize(
@@ -163,11 +163,11 @@ def test_missing_and_unknown_keys_are_named(file, section):
         ('[issuer]\nurl = "https://x.example/"', "[[issuer]] is not a list of tables"),
         (
             '[report]\nto = "a@x.example"\nsender = "b@x.example"\nsmtp = "x.example"',
-            "[report] is invalid: to is not a list",
+            "invalid [report]: to is not a list",
         ),
         (
             '[[issuer]]\nurl = "https://x.example/"\naudience = "us"\nroles = { S = ["reader"] }',
-            "[[issuer]] is invalid: a role is not one of reader, transfer, curator, admin",
+            "invalid [[issuer]]: a role is not one of reader, transfer, curator, admin",
         ),
     ],
 )

@@ -29,7 +29,7 @@ def _steps(database: str) -> tuple[list[str], list[str]]:
 
 
 class Told:
-    """A client that reports to a broker from several threads until it is gone."""
+    """A client that reports to a broker from several threads until the broker has ended."""
 
     def __init__(self, broker: BrokerProcess) -> None:
         self.acknowledged: list[int] = []
@@ -58,7 +58,7 @@ class Told:
 
 
 def _backed_up(database: str, kind: str, folder: Path, env: dict[str, str]) -> tuple[str, list[int], list[int]]:
-    """Serve, write, back up meanwhile, restore; return the token, the reports acknowledged by then, and all."""
+    """Back up and restore a busy broker; return the token, the reports acknowledged before the backup, and all."""
     backup, restore = _steps(kind)
     assert (len(backup), len(restore)) == (1, 2)
     with BrokerProcess(database, folder) as broker:

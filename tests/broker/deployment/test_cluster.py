@@ -17,7 +17,7 @@ from tests.support.waiting import PATIENCE, wait_until
 
 NOW = time.time()
 REPORTS = effort(60, 200)
-"""Fewest reports before one of the brokers is killed, and fewest after that."""
+"""Minimum number of reports before one of the brokers is killed, and again after that."""
 PROXY = (
     "location / { proxy_pass http://broker; proxy_next_upstream error timeout non_idempotent; "
     "proxy_set_header Host $host; }"

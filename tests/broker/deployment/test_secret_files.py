@@ -90,9 +90,9 @@ def test_a_secret_may_be_in_a_file_of_its_own(file, text, key, value, end):
     ("setting", "why"),
     [
         ('{key}_file = "s"\n{key} = "{value}"', "has {key} and {key}_file"),
-        ('{key}_file = "absent"', "cannot be read"),
-        ('{key}_file = "."', "cannot be read"),
-        ("{key}_file = 3", "is not text"),
+        ('{key}_file = "absent"', "cannot read"),
+        ('{key}_file = "."', "cannot read"),
+        ("{key}_file = 3", "is not a string"),
         ('{key}_file = "empty"', "is empty"),
         ('{key}_file = "binary"', "is not UTF-8"),
     ],

@@ -129,7 +129,7 @@ def test_tokens_are_made_listed_and_revoked_beside_it(tmp_path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("serve", "--rank", "magic"), "magic: there are priority"),
+        (("serve", "--rank", "magic"), "magic is unknown: use priority"),
         (("serve", "--database", "mysql://x"), "is not a database that the broker knows"),
         (("token", "create", "a b", "--database", "sqlite:///x.sqlite"), "subject"),
         (("serve", "--port", "99999"), "99999"),

@@ -99,7 +99,7 @@ def test_systemd_calls_them_little_exposed(unit):
 
 @pytest.fixture
 def state(credentials: Path, tmp_path: Path) -> Path:
-    """Return the folders and credentials of a confined unit."""
+    """Return the directories and credentials of a confined unit."""
     (tmp_path / "state").mkdir()
     credentials.rename(tmp_path / "state" / "credentials")
     return tmp_path / "state"
@@ -107,7 +107,7 @@ def state(credentials: Path, tmp_path: Path) -> Path:
 
 @contextmanager
 def _running(state: Path, *words: str, writable: Sequence[Path] = ()) -> Iterator[BrokerProcess]:
-    """Start the broker as its unit does, with these options and folders that a drop-in makes writable."""
+    """Start the broker as its unit does, with these options and directories that a drop-in makes writable."""
     prefix = confined(BROKER, state, writable)
     variables, command = _command(BROKER, state / "credentials")
     with BrokerProcess(variables["COGET_BROKER_DATABASE"], state, "-", *command[1:], *words, prefix=prefix) as broker:
@@ -173,7 +173,7 @@ def test_a_folder_is_written_into_where_a_drop_in_opens_it(state, tmp_path):
 
 @analyzed
 def test_the_worker_does_a_task_as_confined(state, server, tmp_path):
-    """The broker uses the socket of a PostgreSQL in a folder that a drop-in opens, and ends on request."""
+    """The broker uses the socket of a PostgreSQL in a directory that a drop-in opens, and ends on request."""
     url, folder = server.create(), tmp_path / "scratch"
     place = Path(dict(parse_qsl(urlsplit(url).query))["host"])
     place.chmod(0o711)  # user coget may connect to that of a database

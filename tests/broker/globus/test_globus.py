@@ -20,7 +20,7 @@ async def somebody(broker, subject, role="transfer"):
 
 @pytest.fixture
 async def ends(stocked, tmp_path):
-    """Ids of two collections at servers that do not answer, of a local folder, and of the catalogue."""
+    """Ids of two collections at servers that do not answer, of a local directory, and of the catalogue."""
     folder = tmp_path / "disk"
     folder.mkdir()
     bodies = {
@@ -538,7 +538,7 @@ async def test_bookmarks_are_ones_own(broker, ann, ends):
 
 @pytest.fixture
 async def folder(ends, tmp_path):
-    """Return the entries of the local folder."""
+    """Return the entries of the local directory."""
     disk = tmp_path / "disk"
     for name, size in (("b.txt", 3), ("a.txt", 1), (".hidden", 0), ("c.dat", 2), ("new\nline", 0)):
         (disk / name).write_bytes(b"x" * size)

@@ -40,7 +40,7 @@ class Place(NamedTuple):
 
 
 def grown(root: Path) -> dict[str, bytes]:
-    """All files below a folder."""
+    """All files below a directory."""
     return {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
 
 

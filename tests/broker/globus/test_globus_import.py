@@ -30,7 +30,7 @@ SPOILED = {"faults": 9, "files_skipped": 2, "bytes_transferred": 4, "files_trans
 
 
 class Place(NamedTuple):
-    """A service with the SDK, the collections `one` and `two`, and where `one` is."""
+    """A service with the SDK, the collections `one` and `two`, and the directory of `one`."""
 
     broker: BrokerProcess
     database: Path
@@ -75,7 +75,7 @@ def made(database: Path, *words: str) -> list[str]:
 
 @contextmanager
 def serving(folder: Path) -> Iterator[Service]:
-    """Run a broker with its database in a folder."""
+    """Run a broker with its database in a directory."""
     database = folder / "broker.sqlite"
     with broker_in(folder, database.name) as broker:
         number, secret = made(database, "robot", "--role", "admin")

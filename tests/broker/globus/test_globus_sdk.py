@@ -58,7 +58,7 @@ NULLABLE = {"expire_time", "last_key", "next_marker", "organization", "subject",
 }
 """Fields that we never send, or not here."""
 METHODS = {"operation_stat permission_denied": "POST"}
-"""Requests that the catalogue always refuses: it has another method than the recording."""
+"""Requests of recordings that the catalogue always refuses, because it expects another method."""
 
 
 @pytest.fixture(scope="module")

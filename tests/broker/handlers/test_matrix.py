@@ -38,8 +38,8 @@ AUTH = {scope for scope, server in KNOWN.items() if server == "auth.globus.org"}
 class Principal(NamedTuple):
     """The principal of a request.
 
-    :param role: None: nobody
-    :param scopes: None: all, the token was issued
+    :param role: role of the token; None for no token
+    :param scopes: scopes of the token; None for a token that an admin issued, which has all
     """
 
     name: str
@@ -167,7 +167,7 @@ async def test_every_route_has_a_row_and_every_row_a_route(alone):
 
 
 def _tried(who: Principal, method: str, path: str) -> bool:
-    """Return whether `make test` tries this, too: a twentieth of all, always the same; without a token, everything."""
+    """Return whether `make test` tries this case: all without a token, and a fixed twentieth of the others."""
     return LONG or who.name == "anonymous" or zlib.crc32(f"{who.name} {method} {path}".encode()) % 20 == 0
 
 

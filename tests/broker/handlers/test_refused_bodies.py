@@ -24,7 +24,7 @@ def _routes() -> list[APIRoute]:
 
 
 def _wrong(schema: dict[str, Any], named: dict[str, Any], depth: int = 0) -> Iterator[Any]:
-    """Bodies for this schema: junk, then valid ones with one part of junk."""
+    """Return invalid bodies for this schema: wholly random ones, then valid ones with one random part."""
     yield from JUNK
     schema = named[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
     for each in (*schema.get("anyOf", ()), *schema.get("oneOf", ())):
@@ -46,7 +46,7 @@ def _wrong(schema: dict[str, Any], named: dict[str, Any], depth: int = 0) -> Ite
 
 
 def _right(schema: dict[str, Any], named: dict[str, Any]) -> Any:
-    """A value of the type, so that validators of whole objects run."""
+    """Return a valid value of the type, so that validators of whole objects run."""
     schema = named[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
     if options := (*schema.get("anyOf", ()), *schema.get("oneOf", ())):
         return _right(options[0], named)

@@ -75,7 +75,7 @@ def _ranges() -> Table:
 
 
 def coverage(forecasts: int = 100) -> Table:
-    """Coverage for this many forecasts each, a tenth below the promised one."""
+    """Return rows for this many forecasts each, whose coverage is a tenth below the promised one."""
     rows = [
         (share, round(share * 0.9 * forecasts), forecasts, name) for share in (0.1, 0.5, 0.8) for name in HOSTILE[:3]
     ]

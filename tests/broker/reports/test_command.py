@@ -73,8 +73,8 @@ def test_a_period_may_have_any_number_of_days(audited, name):
         (["audit", "before=x"], "before: Input should be a valid integer"),
         (["audit", "other=x"], "other: Extra inputs are not permitted"),
         (["audit", "before"], "not like source=CERN"),
-        (["audit", "--format", "csv"], "name it, one of audit/changes"),
-        (["audit/nothing", "--format", "csv"], "name it, one of audit/changes"),
+        (["audit", "--format", "csv"], "choose one of audit/changes"),
+        (["audit/nothing", "--format", "csv"], "choose one of audit/changes"),
         (["audit/changes"], "leave out /changes"),
         (["audit", "--days", "7"], "has no period"),
         (["all", "--until", "2026-01-01"], "has no end date"),
@@ -82,7 +82,7 @@ def test_a_period_may_have_any_number_of_days(audited, name):
         (["all", "--days", "7", "--since", "2026-01-01"], "give one of them"),
         (["all", "--since", "2026-01-02", "--until", "2026-01-01"], "ends before it begins"),
         (["all", "--since", "soon"], "neither a date like 2026-11-22"),
-        (["all", "-o", "/nowhere/report.html"], "/nowhere/report.html cannot be written: No such file or directory"),
+        (["all", "-o", "/nowhere/report.html"], "cannot write /nowhere/report.html: No such file or directory"),
     ],
 )
 def test_invalid_arguments_are_named(audited, words, message):

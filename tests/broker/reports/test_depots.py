@@ -333,7 +333,7 @@ async def store(broker, routes: Iterable[ReportedRoute], reporter: str = "a-admi
 
 
 async def used(broker, days: int, direct: float, over: float, route: str = A, every: int = 1, **more: str) -> None:
-    """Store a use of both routes on some days, each this number of days before the next one."""
+    """Store a use of both routes on some days, with this number of days between two of them."""
     reporter, site = more.pop("reporter", "a-admin"), more.pop("site", "CERN")
     ends = [TODAY - DAY * every * n + 60 for n in range(days)]
     pairs = [reported(end, name, took, **more) for end in ends for name, took in (("none", direct), (route, over))]

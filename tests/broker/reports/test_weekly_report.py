@@ -202,7 +202,7 @@ async def test_the_server_is_authenticated_before_the_password_is_sent(database,
 async def test_a_broker_posts_by_itself(database, tmp_path: Path):
     async with running(Settings(database, posting=Posting(tmp_path, None))):
         async with asyncio.timeout(PATIENCE):
-            while not files(tmp_path):  # noqa: ASYNC110 - a folder changes
+            while not files(tmp_path):  # noqa: ASYNC110 - a directory changes
                 await asyncio.sleep(0.02)
     assert files(tmp_path) == [f"coget-{datetime.fromtimestamp(week_before(time.time()), UTC):%G-W%V}.html"]
 
@@ -257,9 +257,9 @@ def test_the_config_file_names_the_directory_and_the_mail_server(tmp_path: Path)
         ('to = "a@x.org"\nsender = "c@x.org"\nsmtp = "x.org"', "to is not a list"),
         ('to = ["a@x.org"]\nsender = "c@x.org"\nsmtp = "x.org:smtp"', "invalid literal"),
         ('to = ["a@x.org"]\nsender = "c@x.org"\nsmtp = "x.org"\nuser = "u"', "belong together"),
-        ('to = ["a@x.org"]\nsender = "c@x.org"\nsmtp = "x.org"\nuser = "u"\npassword_file = "p"', "cannot be read"),
+        ('to = ["a@x.org"]\nsender = "c@x.org"\nsmtp = "x.org"\nuser = "u"\npassword_file = "p"', "cannot read"),
         ('directory = "x"\ncolour = "red"', "colour"),
-        ("directory = 3", "directory is not text"),
+        ("directory = 3", "directory is not a string"),
     ],
 )
 def test_invalid_settings_are_named(tmp_path: Path, text: str, why: str):

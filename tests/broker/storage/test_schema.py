@@ -284,7 +284,7 @@ def test_an_address_that_is_no_database_is_refused(url):
 
 
 def test_a_database_that_cannot_be_opened_is_reported(tmp_path):
-    with pytest.raises(Unavailable, match="cannot be opened"):
+    with pytest.raises(Unavailable, match="cannot open the database"):
         check(addressed(f"sqlite:///{tmp_path}/none/x.sqlite"))
-    with pytest.raises(Unavailable, match="cannot be opened"):
+    with pytest.raises(Unavailable, match="cannot open the database"):
         check(addressed(f"postgresql://nobody@/none?host={tmp_path}"))

@@ -1,7 +1,6 @@
-"""Tasks between local folders that behave like servers: no server runs, and all failures are injected.
+"""Tasks between local directories that behave like servers: no server runs, and all failures are injected.
 
-The broker's worker and all that decides are the real ones; what is simulated is what servers say of their files, and
-how bytes get from one to the other.
+The broker's worker and all decisions are real; the servers' answers about files and the copies of bytes are simulated.
 """
 
 import asyncio
@@ -56,7 +55,7 @@ class Trouble:
 
 
 class SimulatedServer(LocalTree):
-    """A folder as a server shows it: links are followed, and dangling links are not listed.
+    """A directory as a server shows it: links are followed, and dangling links are not listed.
 
     :param counts: whether listings tell how much they leave out
     """
@@ -182,7 +181,7 @@ async def _copy(source: SimulatedServer, sink: SimulatedServer, recorder: Record
         content = source.at(work.source).read_bytes()
     there = await _there(sink, work.destination)
     if there and there.kind == "dir" and there.link_target is None:
-        raise IsDirectory(f"{work.destination} is a folder", "name another")
+        raise IsDirectory(f"{work.destination} is a directory", "choose another destination")
     if work.details.compare and there and sink.at(work.destination).read_bytes() == content:
         return WorkResult(work, "succeeded", counts={"files_skipped": 1, "bytes": -work.size})
     for piece in (content[: len(content) // 2], content):
@@ -211,7 +210,7 @@ def _write(sink: SimulatedServer, path: str, content: bytes) -> None:
 
 
 def simulated(world: World, roots: dict[str, Path], trouble: Trouble, counts: bool) -> Worker:
-    """A worker of a world with these folders as collections."""
+    """A worker of a world with these directories as collections."""
     factory = world.factory
     ends = {str(world.collections[name]): SimulatedServer(root, name, trouble, counts) for name, root in roots.items()}
     carrier = _Carrier(factory.database, _Trees(ends), factory.places, factory.replicas)

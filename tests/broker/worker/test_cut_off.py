@@ -173,7 +173,7 @@ async def test_a_write_whose_answer_is_lost_counts_once(opened, far, cut):
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("commits", [True, False])
-@pytest.mark.parametrize("after", [NUMBERED, b"cannot be recorded"], ids=["progress", "error"])
+@pytest.mark.parametrize("after", [NUMBERED, b"cannot record the result"], ids=["progress", "error"])
 async def test_all_results_beside_an_unwritable_one_count_once_when_the_database_is_lost(
     opened, far, cut, after, commits
 ):

@@ -15,7 +15,7 @@ APART = "127.0.0.77"
 
 @pytest.fixture(params=["source", "sink"])
 async def world(request, database, tmp_path):
-    """One end has its data at another host, and no network is listed."""
+    """A world in which one server's data are at another host, and no network is permitted."""
     apart = {request.param: ("-data-interface", APART)}
     with (
         GridFTPServer(tmp_path / "from", options=apart.get("source", ())) as source,

@@ -1,4 +1,4 @@
-"""Endless trees: the task fails with an event that names the folder, and the database does not fill up."""
+"""Endless trees: the task fails with an event that names the directory, and the database does not fill up."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -22,7 +22,7 @@ async def world(servers: Servers, database: str, tmp_path: Path, monkeypatch) ->
 
 
 async def failing(world, kind, **options):
-    """Run a task on the folder `/d/` that fails; return its events' messages."""
+    """Run a task on the directory `/d/` that fails; return its events' messages."""
     item = Item(source="/d/", destination="/copy/") if kind == "TRANSFER" else Item(source="/d")
     origin, to = ("source", "sink") if kind == "TRANSFER" else ("source", None)
     task = await world.done(kind, [item], to, origin=origin, recursive=kind == "DELETE", **options)
@@ -36,7 +36,7 @@ async def test_entries_without_end(world, kind, monkeypatch):
     monkeypatch.setattr(selection, "MOST_WORK", 20)
     write(world.source.root, {f"d/{i}/{j}/x": 1 for i in range(5) for j in range(10)})
     task, message = await failing(world, kind)
-    assert "more than 20 files and folders" in message
+    assert "more than 20 files and directories" in message
     assert "/d/" in message
     assert task.files + task.directories < 100
 

@@ -1,4 +1,4 @@
-"""Writes into a folder of workers: to the exact path, and through no symbolic link."""
+"""Writes into a directory of workers: to the exact path, and through no symbolic link."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -57,7 +57,7 @@ async def test_a_file_does_not_go_into_a_folder_of_its_name(world):
     write(world.source.root, {"a": 10})
     (world.local / "folder").mkdir()
     task = await world.done("TRANSFER", [Item(source="/a", destination="/folder")], to="local")
-    assert (task.status, task.error) == ("FAILED", "/folder is a folder")
+    assert (task.status, task.error) == ("FAILED", "/folder is a directory")
     assert read(world.local) == {}
     assert (await world.done("TRANSFER", [Item(source="/a", destination="/folder/")], to="local")).status == "SUCCEEDED"
     assert list(read(world.local)) == ["folder/a"]

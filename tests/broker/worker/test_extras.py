@@ -90,7 +90,7 @@ async def test_an_extra_link_is_deleted_and_its_target_is_kept(world, tmp_path):
 
 
 async def beside(world: World, base: str, host: str = "", prefix: str | None = None) -> None:
-    """Return another collection at the source's server, called "sink" from now on."""
+    """Return another collection at the source's server, which is called "sink" from now on."""
     where = {"scheme": "ftp", "host": host or world.source.host, "port": world.source.port}
     endpoint = Endpoint(name="again", site="here", prefix=prefix or f"{world.source.root}/", **where)
     await world.factory.places.put_endpoint("root", endpoint)

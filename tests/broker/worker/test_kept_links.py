@@ -72,7 +72,7 @@ async def test_a_kept_link_replaces_the_same_entries_as_a_file(world, there, lev
 async def test_a_folder_in_its_place_stays(world):
     write(world.sink.root, {"d/l/precious": 5})
     task = await world.done("TRANSFER", [Item(source="/d/", destination="/d/")], **KEEP)
-    assert (task.status, task.error) == ("FAILED", "/d/l is a folder")
+    assert (task.status, task.error) == ("FAILED", "/d/l is a directory")
     assert (world.sink.root / "d/l/precious").stat().st_size == 5
 
 

@@ -1,6 +1,6 @@
 """Lanes of a task: all start as soon as there is work, without polling.
 
-The worker does not look here, takes no turns, and leaves a task alone until it is told: whatever opens, was told.
+The worker does not poll here: a lane opens only after a notification.
 """
 
 import asyncio

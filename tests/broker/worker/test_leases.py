@@ -1,6 +1,6 @@
-"""A worker's leases, when the database goes in the middle of a transaction or before it says that it is kept.
+"""A worker's leases, if the database fails during a transaction or before it confirms the commit.
 
-What leases and results cost in the database is measured by what its planner makes of the statements.
+The cost of leases and results is measured by the database's plans of the statements.
 """
 
 import asyncio

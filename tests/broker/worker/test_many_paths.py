@@ -1,6 +1,6 @@
-"""Folders with several paths: links, mounts, names that differ in case, other servers of the same disk.
+"""Directories with several paths: links, mounts, names that differ in case, other servers of the same disk.
 
-Nothing of what it reads or writes is deleted as extra, whichever path leads there, and nothing is copied into itself.
+A task deletes as extra nothing that it reads or writes under any path, and copies nothing into itself.
 """
 
 import os
@@ -29,7 +29,7 @@ from tests.support.mounts import caseless
 
 pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)  # decisions here need no database
 FOLDERS = effort(30, 100)
-"""Folders that are deleted while links take their places."""
+"""Directories that are deleted while links take their places."""
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ async def synced(world: World, *pairs: tuple[str, str], to: str = "sink", origin
 
 
 async def collection(world: World, server: Server, prefix: str, name: str = "again") -> None:
-    """Return another collection of a folder at a server."""
+    """Return another collection of a directory at a server."""
     where = {"scheme": "ftp", "host": server.host, "port": server.port, "prefix": prefix}
     await world.factory.places.put_endpoint("root", Endpoint(name=name, site="here", write_priority=1, **where))
     number = world.collections[name] = uuid4()
@@ -85,7 +85,7 @@ async def twofold(world: World, tmp_path: Path, request: pytest.FixtureRequest) 
 
 @contextmanager
 def bound(folder: Path, place: Path) -> Iterator[None]:
-    """Make a folder reachable at a second place."""
+    """Make a directory reachable at a second place."""
     place.mkdir(parents=True, exist_ok=True)
     if subprocess.run(["mount", "--bind", folder, place], check=False, capture_output=True).returncode:
         pytest.skip("mounting takes root")
@@ -144,7 +144,7 @@ async def test_a_folder_is_not_copied_into_itself(world, twofold):
 async def test_a_folder_is_not_copied_onto_itself(world, twofold):
     files = write(twofold.root, {"t/a": 5})
     task = await synced(world, ("/t/", "/t/"), **twofold.ends)
-    assert (task.status, task.error) == ("FAILED", "/t/ and /t/ are the same folder")
+    assert (task.status, task.error) == ("FAILED", "/t/ and /t/ are the same directory")
     assert read(twofold.root) == files
 
 
@@ -406,7 +406,7 @@ async def test_a_fifo_or_socket_given_as_an_item_fails(world, kind):
         with socket.socket(socket.AF_UNIX) as made:
             made.bind(str(place))
     task = await world.done("TRANSFER", [Item(source="/odd", destination="/odd")], "local")
-    assert (task.status, task.error) == ("FAILED", "/odd is neither a file nor a folder")
+    assert (task.status, task.error) == ("FAILED", "/odd is neither a file nor a directory")
 
 
 async def test_names_that_are_no_text_stay_apart_from_those_that_look_like_them(world):

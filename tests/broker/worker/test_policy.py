@@ -178,7 +178,7 @@ def test_the_first_rule_that_fits_decides():
 
 
 def report(*moments: tuple[float, float], size: int = GB, seconds: float = 6.0, idle: float = 4.0) -> SourceReport:
-    """A source that was busy for so long, and delivered in copies with these first and last moments."""
+    """Return a source that was busy for this time, with copies that began and ended at these moments."""
     copies = tuple(PartialCopy(0, size, size, 0.0, first, last, last, "whole") for first, last in moments)
     return SourceReport("ftp://a/x", size, seconds, ranges=1, idle_seconds=idle, outcome="ok", copies=copies)
 

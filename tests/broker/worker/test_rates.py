@@ -1,6 +1,6 @@
 """Rate limits of collections, over all workers: real servers, both databases.
 
-How fast bytes came is bounded from above only: by the clock of whoever looks, with a piece for what has leave at once.
+Tests check only upper bounds of the rate, by their own clock, and allow one piece more, which may move at once.
 """
 
 import asyncio

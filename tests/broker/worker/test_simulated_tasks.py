@@ -34,7 +34,7 @@ DEATHS = 6
 
 
 class Folder(NamedTuple):
-    """A folder in place of a server."""
+    """A directory in place of a server."""
 
     root: Path
     host: str

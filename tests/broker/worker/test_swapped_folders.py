@@ -1,4 +1,4 @@
-"""Folders of workers that other users can write to: links that replace a checked path have no effect."""
+"""Directories of workers that other users can write to: links that replace a checked path have no effect."""
 
 import asyncio
 import ctypes
@@ -69,7 +69,7 @@ async def test_no_file_is_fetched_or_discarded_through_a_link(world, tmp_path, m
 
 
 class Exchanging:
-    """A thread that swaps a folder and an outward link, over and over, until it is stopped."""
+    """A thread that swaps a directory and an outward link, over and over, until it is stopped."""
 
     def __init__(self, folder: Path, link: Path) -> None:
         self._paths = [os.fsencode(path) for path in (folder, link)]

@@ -35,7 +35,7 @@ async def world(database: str, tmp_path: Path) -> AsyncIterator[World]:
 
 
 async def empty(folder: Path) -> None:
-    """Wait until a folder is empty."""
+    """Wait until a directory is empty."""
     await until(lambda: not any(folder.iterdir()))
 
 
@@ -167,7 +167,7 @@ async def tried(world: World, destinations: list[str], to: str = "sink") -> list
 
 
 async def sweep(world: World) -> None:
-    """Remove what is due, once."""
+    """Remove the partial data that are due, once."""
     factory = world.factory
     carrier = Executor(factory.database, factory.trees, factory.places, factory.replicas)
     await sweeping.Sweeper(factory.database, carrier, {"", "here"}).sweep()

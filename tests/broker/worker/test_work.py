@@ -292,7 +292,7 @@ async def test_a_result_that_cannot_be_written_stops_only_itself(opened):
         await until(lambda: over(tasks, number))
     done = await tasks.one(ANN, number)
     assert (done.status, done.failed, done.succeeded) == ("FAILED", 1, 2)
-    assert "cannot be recorded" in done.error
+    assert "cannot record the result" in done.error
 
 
 async def test_a_dead_workers_lease_passes_on(opened):

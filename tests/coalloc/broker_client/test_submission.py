@@ -1,4 +1,4 @@
-"""Submission and watching, with servers that are no brokers, lose answers, or end their streams early."""
+"""Submission and watching of tasks, with servers that are no brokers, lose answers, or end their streams early."""
 
 import json
 import threading
@@ -48,7 +48,7 @@ def stream(*events: object) -> bytes:
 
 @contextmanager
 def stranger(answer: Callable[[BaseHTTPRequestHandler, bytes], bytes | None]) -> Iterator[str]:
-    """Start a server with this answer (None: it closes the connection); return its address."""
+    """Start a server with this answer; if it is None, the server closes the connection. Return its address."""
 
     class Stranger(BaseHTTPRequestHandler):
         def do_POST(self) -> None:

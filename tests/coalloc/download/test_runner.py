@@ -101,7 +101,7 @@ NEAR = Behaviour()
 
 
 class Counting(SimulatedSource):
-    """A source that counts requests; the question whether it has changed takes a second."""
+    """A source that counts requests, and takes a second to answer whether the file has changed."""
 
     def __init__(self, behaviour: Behaviour = NEAR):
         super().__init__("s", bytes(10), behaviour)

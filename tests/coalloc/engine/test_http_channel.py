@@ -1,4 +1,4 @@
-"""Kept HTTP connections with pipelined requests, at a real nginx: their number, and that all bytes are correct."""
+"""Kept HTTP connections to a real nginx, with pipelined requests: their number, and correct bytes."""
 
 import asyncio
 import socket

@@ -1,4 +1,4 @@
-"""Requests over plain TCP: what they send and understand is what httpx sends and understands."""
+"""Requests over plain TCP: they send and accept the same as httpx."""
 
 import asyncio
 from contextlib import asynccontextmanager

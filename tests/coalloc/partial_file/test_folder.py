@@ -32,7 +32,7 @@ def target(tmp_path):
 
 @contextlib.contextmanager
 def another_process_holds(target):
-    """A child that has the lock until it is killed or the block ends."""
+    """Start a child that has the lock until it is killed or the block ends."""
     with subprocess.Popen(
         [sys.executable, "-c", HOLD, target], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as child:

@@ -143,7 +143,7 @@ def test_target_folder_that_is_no_directory_is_refused(tmp_path, victim, kind):
 
 
 def older(target, mode=0o775):
-    """Return the folder of an earlier coget, made with the umask, with half of the file."""
+    """Return the directory of an earlier coget, made with the umask, with half of the file."""
     with umask(0):
         assert fetch(target, 100) == 0
     folder = target.with_name("x.coget")
@@ -249,7 +249,7 @@ def test_a_directory_of_this_user_that_was_renamed_here_keeps_what_it_has(tmp_pa
 
 
 def exchange(folder, victim):
-    """Put a link in the folder's place, as another user can in a directory that all may write to."""
+    """Put a link in the directory's place, as another user can in a directory that all may write to."""
     folder.rename(folder.with_name("moved"))
     folder.symlink_to(victim)
 

@@ -15,7 +15,7 @@ USUAL_SIZES = st.just(0) | st.integers(10**9, 10**12)
 
 @st.composite
 def networks(draw, capacities=ANY, sets: bool = False) -> Network:
-    """Up to 6 hosts, t the last, some with several ISPs, disks that limit, or no will to relay.
+    """Draw up to 6 hosts, the last one t; some have several ISPs or slow disks, or do not relay.
 
     Everything can get to t.
     """
@@ -82,7 +82,7 @@ def _limit(most: int) -> st.SearchStrategy[int | None]:
 
 @st.composite
 def collections(draw: st.DrawFn, most: int = 5, files: int = 4) -> tuple[Network, Demand]:
-    """A few hosts, one destination, links that are there or not; every holder reaches the destination by one link."""
+    """Draw a few hosts, one destination, and random links; every holder reaches the destination by one link."""
     names = [f"h{i}" for i in range(draw(st.integers(1, most)))]
     hosts = [
         Host(

@@ -1,6 +1,6 @@
 """Names from URLs are made safe, names from others are judged.
 
-Of names that a destination holds for one, what the file system says counts, and it is asked of little.
+The file system decides whether two names are equal, and is asked only if they may be.
 """
 
 import os
@@ -79,7 +79,7 @@ def test_safe_names(name):
 
 
 class Asked:
-    """A file system that holds names for one whose form is the same, and keeps what it was asked."""
+    """A file system that treats names of equal form as equal, and records the names that it was asked about."""
 
     def __init__(self, form):
         self.form = form

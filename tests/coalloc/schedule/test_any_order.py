@@ -44,7 +44,7 @@ PARTS = st.floats(0, 1)
 
 @dataclass
 class Server:
-    """A source as seen by the runner. `line`: it waits for a free connection. `early`: not requested yet.
+    """A source as the runner sees it. `line`: it waits for a free connection. `early`: it connects before any request.
 
     `queues`: several copies may be requested from it at once.
     """

@@ -123,7 +123,7 @@ def test_fragments_of_a_failed_source_become_one_copy_of_another():
 
 
 def nearly_done(rtt=0.1, queueing=(0,)):
-    """Two sources of 1 MB/s, of which the first is soon done; return what happens at the next look, and its copy."""
+    """Run two sources of 1 MB/s until the first is nearly done; return the actions of the next tick, and its copy."""
     machine = scheduler(size=20 * MB)
     (first,) = kinds(machine.handle(Ready(0.0, 0, rtt=rtt)), Fetch)
     (second,) = kinds(machine.handle(Ready(0.0, 1, rtt=rtt)), Fetch)

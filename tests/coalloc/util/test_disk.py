@@ -1,7 +1,7 @@
 """Jobs in threads, and renames that replace nothing.
 
-A job in a thread is over when its caller goes on, however the caller is interrupted. Renames replace nothing also where
-the file system knows no such call.
+A job in a thread has ended when its caller continues, even after an interruption. Renames replace nothing even on file
+systems without such a call.
 """
 
 import asyncio

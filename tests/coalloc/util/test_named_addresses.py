@@ -32,7 +32,7 @@ def home(tmp_path, monkeypatch):
 
 @pytest.fixture
 def servers(tmp_path):
-    """A server that counts as public, and one that does not, of the same folder."""
+    """A server that counts as public, and one that does not, of the same directory."""
     (tmp_path / "export").mkdir()
     (tmp_path / "export" / "file").write_bytes(CONTENT)
     with (

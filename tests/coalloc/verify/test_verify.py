@@ -322,7 +322,7 @@ STEP = 1_000
 
 
 async def arrive(servers, pieces):
-    """Deliver them over some seconds; return the verdict, and the wait for it."""
+    """Deliver the bytes over some seconds; return the verdict, and the seconds until it."""
     comparison, loop = Comparison(servers, len(DATA)), asyncio.get_running_loop()
     for witness in range(len(servers.members)):
         await servers.digest(witness, "adler32", 0, 1)

@@ -1,4 +1,4 @@
-"""Trees: one interface to the folders and files of all kinds of collections.
+"""Trees: one interface to the directories and files of all kinds of collections.
 
 All errors are `coalloc.errors.SourceError`s, so that the code that runs tasks has one family of errors to handle.
 """

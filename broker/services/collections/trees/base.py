@@ -9,7 +9,7 @@ __all__ = ["Tree"]
 
 
 class Tree(Protocol):
-    """A collection's folders and files. Paths have the form of `collection_paths.normal`, from the collection's root.
+    """A collection's directories and files. Paths have the form of `collection_paths.normal`, from its root.
 
     Every method raises a `coalloc.errors.SourceError` if the server or the operating system reports an error.
     """
@@ -21,7 +21,7 @@ class Tree(Protocol):
     def list(
         self, path: str, omitted: MutableSequence[Omission] | None = None
     ) -> AsyncGenerator[Sequence[Entry], None]:
-        """Yield the entries of a folder, without `.` and `..`, in batches and in any order.
+        """Yield the entries of a directory, without `.` and `..`, in batches and in any order.
 
         Close the generator to stop early.
 
@@ -31,7 +31,7 @@ class Tree(Protocol):
         ...
 
     async def lineage(self, path: str) -> Sequence[str | None]:
-        """Return the unique ids of a folder and of all folders above it, up to the server's root.
+        """Return the unique ids of a directory and of all directories above it, up to the server's root.
 
         An id is None if the server does not report it; the result is empty if the collection is not at a server.
         """
@@ -42,15 +42,15 @@ class Tree(Protocol):
         ...
 
     async def held(self, folder: str, names: Sequence[str]) -> Mapping[str, str]:
-        """Map each name to the first of these names that the folder treats as the same, since it may ignore case."""
+        """Map each name to the first of these that the directory treats as equal, since it may ignore case."""
         ...
 
     async def make(self, path: str) -> None:
-        """Create a folder; its parent must exist."""
+        """Create a directory; its parent must exist."""
         ...
 
     async def rename(self, old: str, new: str) -> None:
-        """Move a file or a folder to another path. :raises AlreadyThere: when the new path exists"""
+        """Move a file or a directory to another path. :raises AlreadyThere: when the new path exists"""
         ...
 
     async def replace(self, old: str, new: str) -> None:
@@ -62,7 +62,7 @@ class Tree(Protocol):
         ...
 
     async def remove(self, path: str) -> None:
-        """Remove an empty folder."""
+        """Remove an empty directory."""
         ...
 
     async def link(self, target: str, path: str) -> None:

@@ -1,4 +1,4 @@
-"""The catalogue as a collection: datasets are files; scopes and the components of names are folders."""
+"""The catalogue as a collection: datasets are files; scopes and the components of names are directories."""
 
 from collections.abc import AsyncGenerator, Mapping, MutableSequence, Sequence
 
@@ -40,7 +40,7 @@ class CatalogueTree:
         return str(found[0])
 
     async def stat(self, path: str) -> Entry:
-        """Return the file or folder at a path. :raises NoSuchFile:"""
+        """Return the file or directory at a path. :raises NoSuchFile:"""
         name = path.rstrip("/").rpartition("/")[2] or "/"
         async with self._database.read() as connection:
             folders = Folders(connection)
@@ -55,7 +55,7 @@ class CatalogueTree:
     async def list(
         self, path: str, omitted: MutableSequence[Omission] | None = None
     ) -> AsyncGenerator[Sequence[Entry], None]:
-        """Yield the entries of a folder, in batches. :raises NoSuchFile:"""
+        """Yield the entries of a directory, in batches. :raises NoSuchFile:"""
         inside = path.rstrip("/") + "/"
         await self.stat(inside)
         after = ""
@@ -86,7 +86,7 @@ class CatalogueTree:
         return {name: name for name in names}
 
     async def make(self, path: str) -> None:
-        """Refuse to create a folder. :raises PermissionRefused: always"""
+        """Refuse to create a directory. :raises PermissionRefused: always"""
         raise _read_only(path)
 
     async def rename(self, old: str, new: str) -> None:
@@ -102,7 +102,7 @@ class CatalogueTree:
         raise _read_only(path)
 
     async def remove(self, path: str) -> None:
-        """Refuse to remove a folder. :raises PermissionRefused: always"""
+        """Refuse to remove a directory. :raises PermissionRefused: always"""
         raise _read_only(path)
 
     async def link(self, target: str, path: str) -> None:
@@ -111,7 +111,7 @@ class CatalogueTree:
 
 
 def _beginning(each: Parts) -> str:
-    """Return the prefix of the names in a folder."""
+    """Return the prefix of the names in a directory."""
     return f"{each.name}/" if each.name.strip("/") else each.name
 
 
@@ -120,7 +120,7 @@ def _entry(child: Child) -> Entry:
 
 
 def _nothing(path: str) -> NoSuchFile:
-    return NoSuchFile(f"the catalogue has no {path}", "list a folder to see its entries")
+    return NoSuchFile(f"the catalogue has no {path}", "list a directory to see its entries")
 
 
 def _read_only(path: str) -> PermissionRefused:

@@ -1,4 +1,4 @@
-"""A folder of a GridFTP server as a collection, and a pool of sessions with servers."""
+"""A directory of a GridFTP server as a collection, and a pool of sessions with servers."""
 
 import asyncio
 from collections import defaultdict
@@ -32,7 +32,7 @@ __all__ = ["GridFTPTree", "ServerLogin", "ServerSessions"]
 
 IDLE_SECONDS = 5.0
 MOST_ABOVE = 1000
-"""Most parent folders that `lineage` examines, since links may form cycles."""
+"""Most parent directories that `lineage` examines, since links may form cycles."""
 MOST = 8
 """Most sessions with one server at once; further callers wait."""
 
@@ -104,14 +104,14 @@ class ServerSessions:
 
 
 class GridFTPTree:
-    """The tree of the files and folders below `folder` at a server.
+    """The tree of the files and directories below `folder` at a server.
 
-    The server follows its symbolic links. If the user may access only a part of the folder, links that lead out of that
-    part are refused, as far as the server reports their targets. For all other users, links are not checked.
+    The server follows its symbolic links. If the user may access only a part of the directory, links that lead out of
+    that part are refused, as far as the server reports their targets. For all other users, links are not checked.
 
     :param folder: absolute path, with a slash at its end
     :param name: name of the collection
-    :param reach: access rights of the tree's user; None: everything that the server permits
+    :param reach: access rights of the tree's user; None for everything that the server permits
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class GridFTPTree:
         self.naming = Naming(name, folder, server.source)
 
     def url(self, path: str) -> str:
-        """Return the URL of a file or a folder, for `coalloc.api`."""
+        """Return the URL of a file or a directory, for `coalloc.api`."""
         return self.server.source + quote(self.at(path))
 
     def at(self, path: str) -> str:
@@ -182,13 +182,15 @@ class GridFTPTree:
         """Check that the user may write a file at a path.
 
         :raises PermissionRefused: when links on the path lead to a place that the user may not write
-        :raises IsDirectory: when the path is a folder, and the user may not write to its parent
+        :raises IsDirectory: when the path is a directory, and the user may not write to its parent
         """
         if self._reach and self._limits(writes=True):
             async with self._session() as session:
                 end = await self._enter(session, path, True)
                 if not self._reach.may(dirname(end or path), True) and await self._links.is_folder(session, path):
-                    raise IsDirectory(f"{path} is a folder", "name the file in it, or end the path with a slash")
+                    raise IsDirectory(
+                        f"{path} is a directory", "give the path of a file in it, or end the path with a slash"
+                    )
 
     async def end(self, path: str) -> str | None:
         """Return a path in the collection with all links resolved; None if it is outside the collection."""
@@ -217,7 +219,7 @@ class GridFTPTree:
     async def list(
         self, path: str, omitted: MutableSequence[Omission] | None = None
     ) -> AsyncGenerator[Sequence[Entry], None]:
-        """Yield the entries of a folder, in batches as they arrive. Close it to stop early."""
+        """Yield the entries of a directory, in batches as they arrive. Close it to stop early."""
         doubtful: Sequence[Entry] = ()
         leaving: list[Entry] = []
         base: str | None = None
@@ -233,7 +235,7 @@ class GridFTPTree:
                         leaving += [entry for entry in batch if self._leaves(entry)]
                         yield [self._shown(path, folder, entry) for entry in batch if not self._leaves(entry)]
             if doubtful and (await session.stat(self.at(path))).kind != "dir":
-                raise NotDirectory(f"{path} is not a folder", "request its status, or list its folder")
+                raise NotDirectory(f"{path} is not a directory", "request its status, or list its parent directory")
             leaving += doubtful
             if any(map(self._leaves, leaving)):  # needs another request, which a server accepts only after the listing
                 base = await self._links.base(session)
@@ -241,9 +243,9 @@ class GridFTPTree:
             yield [self._shown(path, folder, entry, base) for entry in leaving]
 
     def _shown(self, path: str, folder: str, entry: Entry, base: str | None = None) -> Entry:
-        """Return an entry of a folder as the user may see it.
+        """Return an entry of a directory as the user may see it.
 
-        :param folder: the folder's path with all links resolved, if the user may not read everything
+        :param folder: the directory's path with all links resolved, if the user may not read everything
         :param base: the collection's path at the server with all links resolved, for links that seem to leave it
         """
         found = self._led(path, entry, base)
@@ -257,9 +259,9 @@ class GridFTPTree:
         return self._reach is None or self._reach.may(path, False)
 
     async def lineage(self, path: str) -> Sequence[str | None]:
-        """Return the server's ids of a folder and of each folder above it.
+        """Return the server's ids of a directory and of each directory above it.
 
-        If the path has links, the result includes the folders above the links' targets.
+        If the path has links, the result includes the directories above the links' targets.
         """
         places, found = [PurePosixPath(self.at(path))], dict[PurePosixPath, Entry | None]()
         async with self._session() as session:
@@ -276,7 +278,7 @@ class GridFTPTree:
         return [entry and entry.unique for entry in found.values()]
 
     async def held(self, folder: str, names: Sequence[str]) -> Mapping[str, str]:
-        """Map each name to the first of these names that the server treats as the same; creates folders to find out."""
+        """Map each name to the first of these that the server treats as equal; create directories to find out."""
         async with self._session() as session:
             await self._follow(session, folder, True)
             return await held(session, self.at(folder).rstrip("/"), names)
@@ -287,7 +289,7 @@ class GridFTPTree:
         return target is not None and target.startswith("/") and not f"{target}/".startswith(self._folder)
 
     def _led(self, folder: str, entry: Entry, base: str | None = None) -> Entry:
-        """Return an entry of a folder; a link's target, which servers give as an absolute path, becomes relative.
+        """Return an entry of a directory; a link's target, which servers give as an absolute path, becomes relative.
 
         :param base: the collection's path at the server with all links resolved, if known
         """
@@ -298,13 +300,13 @@ class GridFTPTree:
         return entry._replace(link_target=relpath(aim, folder or "/")) if aim else entry
 
     async def make(self, path: str) -> None:
-        """Create a folder; its parent must exist."""
+        """Create a directory; its parent must exist."""
         async with self._session() as session:
             await self._enter(session, path, True)
             await session.make(self.at(path))
 
     async def rename(self, old: str, new: str) -> None:
-        """Move a file or a folder to another path that does not exist.
+        """Move a file or a directory to another path that does not exist.
 
         The check and the move are two steps, since servers have no exclusive rename; most do not show broken links.
 
@@ -335,7 +337,7 @@ class GridFTPTree:
             await session.delete(self.at(path))
 
     async def remove(self, path: str) -> None:
-        """Remove an empty folder."""
+        """Remove an empty directory."""
         async with self._session() as session:
             await self._enter(session, path, True)
             await session.remove(self.at(path))

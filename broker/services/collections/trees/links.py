@@ -15,13 +15,13 @@ from coalloc.util.concurrency import gather
 __all__ = ["Links", "inside", "is_link"]
 
 FRESH = 0.1
-"""Seconds for which a resolved folder is cached, to save a round trip for each of its files."""
+"""Seconds for which a resolved directory is cached, to save a round trip for each of its files."""
 MOST = 40
-"""Most links on one path, as in Linux, since links may form cycles; also the most folders in the cache."""
+"""Most links on one path, as in Linux, since links may form cycles; also the most directories in the cache."""
 
 
 class Links:
-    """The symbolic links below one folder of a server.
+    """The symbolic links below one directory of a server.
 
     :param root: root of the collection, an absolute path at the server
     """
@@ -39,7 +39,7 @@ class Links:
         return self._base
 
     async def folder(self, session: Storage, path: str) -> str | None:
-        """Return a folder's path in the collection, with all links resolved; None if it is outside the collection.
+        """Return a directory's path in the collection, with all links resolved; None if it is outside the collection.
 
         :raises PermissionRefused: when that cannot be determined
         """
@@ -75,7 +75,7 @@ class Links:
         return inside(base, await _walk(session, place, path)), there
 
     async def is_folder(self, session: Storage, path: str) -> bool:
-        """Return whether a path is a folder, or a link to one."""
+        """Return whether a path is a directory, or a link to one."""
         there = await _look(session, self._at(path))
         return there is not None and there.kind == "dir"
 

@@ -1,4 +1,4 @@
-"""A folder of this machine as a collection. Symbolic links are not followed, so that no path leaves the folder."""
+"""A directory of this machine as a collection. Symbolic links are not followed: no path leaves the directory."""
 
 import asyncio
 import errno
@@ -39,9 +39,9 @@ R = TypeVar("R")
 
 
 class LocalTree:
-    """The tree of the folders and files below `base`.
+    """The tree of the directories and files below `base`.
 
-    :param base: folder on this machine
+    :param base: directory on this machine
     :param name: name of the collection
     """
 
@@ -56,17 +56,17 @@ class LocalTree:
     async def list(
         self, path: str, omitted: MutableSequence[Omission] | None = None
     ) -> AsyncGenerator[Sequence[Entry], None]:
-        """Yield the entries of a folder, in batches."""
+        """Yield the entries of a directory, in batches."""
         batches = self._batches(path)
         try:
             while batch := await _in_thread(_next, path, batches):
                 yield batch
         finally:
-            with suppress(ValueError):  # a thread still reads: the folder is closed when it drops the generator
+            with suppress(ValueError):  # a thread still reads: the directory is closed when it drops the generator
                 batches.close()
 
     async def lineage(self, path: str) -> Sequence[str | None]:
-        """Return the ids of a folder and of all folders above it, which are unique on this machine."""
+        """Return the ids of a directory and of all directories above it, which are unique on this machine."""
         return await _in_thread(self._lineage, path)
 
     async def end(self, path: str) -> str | None:
@@ -74,15 +74,15 @@ class LocalTree:
         return path
 
     async def held(self, folder: str, names: Sequence[str]) -> Mapping[str, str]:
-        """Map each name to the first of these names that the folder treats as the same; creates files to find out."""
+        """Map each name to the first of these that the directory treats as equal; create files to find out."""
         return await _in_thread(self._held, folder, names)
 
     async def make(self, path: str) -> None:
-        """Create a folder; its parent must exist."""
+        """Create a directory; its parent must exist."""
         await _in_thread(self._make, path)
 
     async def rename(self, old: str, new: str) -> None:
-        """Atomically move a file or a folder to another path. :raises AlreadyThere: when the new path exists"""
+        """Atomically move a file or a directory to another path. :raises AlreadyThere: when the new path exists"""
         try:
             await _in_thread(self._rename, old, new)
         except AlreadyThere:
@@ -97,7 +97,7 @@ class LocalTree:
         await _in_thread(self._delete, path)
 
     async def remove(self, path: str) -> None:
-        """Remove an empty folder."""
+        """Remove an empty directory."""
         await _in_thread(self._remove, path)
 
     async def touch(self, path: str, modified: float) -> None:
@@ -105,8 +105,8 @@ class LocalTree:
         await _in_thread(self._touch, path, modified)
 
     async def link(self, target: str, path: str) -> None:
-        """Refuse to create a link, since links may leave the folder. :raises PermissionRefused: always"""
-        raise PermissionRefused(f"{path}: links cannot be made in folders of workers", "copy their targets instead")
+        """Refuse to create a link, since links may leave the directory. :raises PermissionRefused: always"""
+        raise PermissionRefused(f"{path}: links cannot be made in directories of workers", "copy their targets instead")
 
     def at(self, path: str) -> Path:
         """Return the path on this machine, without a check for links on it."""
@@ -117,7 +117,7 @@ class LocalTree:
         return Path(os.path.realpath(self._base)) / path.strip("/")
 
     def _batches(self, path: str) -> Generator[Sequence[Entry], None, None]:
-        """Yield the entries of a folder, in batches; the folder is open until the generator ends."""
+        """Yield the entries of a directory, in batches; the directory is open until the generator ends."""
         folder = self._folder(path)
         try:
             with os.scandir(folder) as scan:
@@ -128,7 +128,7 @@ class LocalTree:
             os.close(folder)
 
     def _folder(self, path: str) -> int:
-        """Open a folder by components, without following links; return its descriptor, which the caller closes."""
+        """Open a directory by components, without following links; return its descriptor, which the caller closes."""
         folder = os.open(self._base, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         for part in path.split("/"):
             if part:
@@ -141,7 +141,7 @@ class LocalTree:
 
     @contextmanager
     def _parent(self, path: str) -> Iterator[tuple[int, str]]:
-        """Yield the descriptor of a path's parent folder, and the name in it; for the root, the root and `.`."""
+        """Yield the descriptor of a path's parent directory, and the name in it; for the root, the root and `.`."""
         parent, _, name = path.rstrip("/").rpartition("/")
         folder = self._folder(parent)
         try:
@@ -176,7 +176,7 @@ class LocalTree:
                 raise
 
     def _mark(self, path: str, folder: int, name: str) -> None:
-        """Mark a user's folder whose name looks like that of partial data, so that it is not treated as such."""
+        """Mark a user's directory whose name looks like that of partial data, so that it is not treated as such."""
         if not looks_partial(name):
             return
         with suppress(NotADirectoryError):
@@ -237,7 +237,7 @@ REFUSALS: dict[int, type[SourceError]] = {
 def _refusal(path: str, error: OSError) -> SourceError:
     """Convert an error of the operating system to a `SourceError`."""
     kind = REFUSALS.get(error.errno or 0, ServerSays)
-    return kind(f"{path}: {error.strerror or error}", "list a folder to see its entries; links are not followed")
+    return kind(f"{path}: {error.strerror or error}", "list a directory to see its entries; links are not followed")
 
 
 def _next(_: str, batches: Iterator[Sequence[Entry]]) -> Sequence[Entry]:
@@ -271,7 +271,7 @@ def _entry(name: str, found: os.stat_result, folder: int) -> Entry:
 
 
 def _unique(found: os.stat_result) -> str:
-    """Return the id of a file in the form of GridFTP servers, which may serve the same folders."""
+    """Return the id of a file in the form of GridFTP servers, which may serve the same directories."""
     return f"{found.st_dev:x}-{found.st_ino:x}"
 
 

@@ -38,9 +38,9 @@ class Trees:
     async def of(self, collection: Collection, reach: Reach | None = None) -> Tree:
         """Return the tree of a collection.
 
-        :param reach: access rights of the tree's user; None: everything
+        :param reach: access rights of the tree's user; None for everything
         :raises NotFound: when its endpoint no longer exists
-        :raises Unreachable: when it is a folder at another site
+        :raises Unreachable: when it is a directory at another site
         :raises Unsupported: when its endpoint is not a GridFTP server
         :raises CredentialRefused: when its credential is not configured here, or not for its endpoint
         """
@@ -49,7 +49,7 @@ class Trees:
         if collection.kind == "local":
             if collection.site != self._settings.site:
                 raise Unreachable(
-                    f"{collection.name} is a folder at {collection.site}, which this process cannot read",
+                    f"{collection.name} is a directory at {collection.site}, which this process cannot read",
                     "submit a transfer: workers at that site have access to it",
                 )
             return LocalTree(Path(collection.base), collection.name)
@@ -70,8 +70,8 @@ class Trees:
     async def _credential(self, collection: Collection, place: ServerFolder) -> Path | None:
         """Return the file of a collection's proxy certificate; None for the default one of this process.
 
-        :param place: folder of the collection
-        :raises CredentialRefused: when the collection's credential is not configured here, or not for this folder
+        :param place: directory of the collection
+        :raises CredentialRefused: when the collection's credential is not configured here, or not for this directory
         """
         if not collection.credential:
             return None
@@ -82,7 +82,7 @@ class Trees:
             )
             raise CredentialRefused(
                 f"the credential of {collection.name} is not in the configuration",
-                "ask an admin to name its file in the [credentials] of --config",
+                "ask an admin to add its file to the [credentials] of --config",
             )
         if not any(each.covers(place) for each in await self._bound(collection.credential, known)):
             log.warning(
@@ -99,7 +99,7 @@ class Trees:
         return known.proxy
 
     async def _bound(self, name: str, known: CollectionCredential) -> Sequence[ServerFolder]:
-        """Return the folders for which a credential may be used: from its entry, otherwise from the database."""
+        """Return the directories for which a credential may be used: from its entry, otherwise from the database."""
         if known.places is not None:
             return known.places
         async with self._database.read() as connection:

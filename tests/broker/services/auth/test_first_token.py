@@ -65,7 +65,7 @@ def test_without_a_place_for_it_no_tables_are_made(tmp_path, server):
     database = server.create()
     environment = os.environ | {"STATE_DIRECTORY": str(tmp_path / "state")}
     refused = run([PROGRAM, "serve", "--database", database, "--port", "0"], env=environment, text=True)
-    assert (refused.returncode, "cannot be written" in refused.stderr) == (2, True)
+    assert (refused.returncode, "cannot write" in refused.stderr) == (2, True)
     listed = run([PROGRAM, "token", "list", "--database", database], text=True)
     assert "has no tables yet" in listed.stderr
 

@@ -124,7 +124,7 @@ async def _shared(broker: Broker, folder: Path) -> str:
 
 
 async def _has(client: httpx.AsyncClient) -> set[str]:
-    """Return what a user finds of their own data."""
+    """Return a user's own data, as the user sees them."""
     whose = {each["name"] for each in (await client.get("/v0.10/bookmark_list")).json()["DATA"]}
     whose |= {each["label"] for each in (await client.get("/v0.10/task_list")).json()["DATA"]}
     seen = (await client.get("/broker/v1/collections")).json()["collections"]

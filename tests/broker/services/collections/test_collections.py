@@ -13,7 +13,7 @@ GLOBUS = "/v0.10"
 
 @pytest.fixture
 async def disk(tmp_path):
-    """A folder of this machine, as a collection's base."""
+    """A directory of this machine, as a collection's base."""
     base = tmp_path / "disk"
     (base / "data" / "inner").mkdir(parents=True)
     (base / "data" / "a.txt").write_bytes(b"x" * 10)

@@ -1,4 +1,4 @@
-"""Users with grants to some folders of a collection stay in them, even if symbolic links lead out."""
+"""Users with grants to some directories of a collection stay in them, even if symbolic links lead out."""
 
 import asyncio
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ class Eve(NamedTuple):
         return await self.client.post(url, json={"DATA_TYPE": operation, **fields})
 
     async def task(self, *items: tuple[str, str], origin: str = "from here", **options: Any) -> dict[str, Any]:
-        """Run a transfer to `to`, or without a source a deletion there; return the finished task."""
+        """Run a transfer to `to`, or, without a source, a deletion in `to`; return the finished task."""
         pairs = [{"source": source, "destination": there} if there else {"source": source} for source, there in items]
         ends = {"source": origin, "destination": "to"} if items[0][1] else {"source": "to", "kind": "DELETE"}
         new = (await self.client.get("/v0.10/submission_id")).json()["value"]

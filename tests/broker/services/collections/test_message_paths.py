@@ -1,4 +1,4 @@
-"""Folders of collections at servers or on workers' disks: never shown to users."""
+"""Directories of collections at servers or on workers' disks: never shown to users."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Users with grants to some folders of a collection reach nothing else in it, whatever links there are."""
+"""Users with grants to some directories of a collection reach nothing else in it, whatever links there are."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -21,7 +21,7 @@ WALKS = 50
 
 
 class Described:
-    """The part of a session that is needed here, on local files.
+    """A session that only answers questions about links, from local files.
 
     :param raw: whether links are told as they were made, else where they end, as Globus's servers do
     """

@@ -1,4 +1,4 @@
-"""Collections as trees of folders and files: a local folder, a folder of a GridFTP server, the catalogue."""
+"""Collections as trees of directories and files: a local directory, a directory of a GridFTP server, the catalogue."""
 
 import asyncio
 import threading
@@ -28,7 +28,7 @@ async def listed(tree, path):
 
 @pytest.fixture
 def disk(tmp_path):
-    """A collection's folder with a secret beside it."""
+    """A collection's directory with a secret beside it."""
     base = tmp_path / "base"
     (base / "data" / "inner").mkdir(parents=True)
     (base / "data" / "a.root").write_bytes(b"x" * 1000)
@@ -146,7 +146,7 @@ async def test_a_cancelled_listing_closes_its_folder_when_the_disk_answers(disk,
 
 
 def descriptors(folder):
-    """Return the folders below this one that this process has open."""
+    """Return the directories below this one that this process has open."""
     found = []
     for each in Path("/proc/self/fd").iterdir():
         with suppress(FileNotFoundError):  # closed since the listing
@@ -243,7 +243,7 @@ async def test_a_folder_is_walked_in_leaps(broker, names):
 
 @pytest.fixture
 def remote(tmp_path):
-    """A folder of a GridFTP server, with a secret beside it."""
+    """A directory of a GridFTP server, with a secret beside it."""
     with GridFTPServer(tmp_path / "server") as running:
         for name in ("base/data/a.root", "base/data/run 1#%41.root", "beside/b.root"):
             (running.root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -283,7 +283,7 @@ async def test_a_folder_of_a_gridftp_server_is_looked_at_and_changed(far, remote
 
 async def test_a_file_of_a_gridftp_server_is_no_folder(far, remote):
     """Servers list a file as if it were in itself."""
-    with pytest.raises(NotDirectory, match="not a folder"):
+    with pytest.raises(NotDirectory, match="not a directory"):
         await listed(far, "/data/a.root")
     (remote.root / "base" / "same").mkdir()
     (remote.root / "base" / "same" / "same").touch()

@@ -1,4 +1,4 @@
-"""Depots at a broker: registration, and tickets that real depots accept."""
+"""Depots on a broker: registration, and tickets that real depots accept."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-"""Real depots, connected to a real broker: reports make them forward sessions, and the end of the broker ends none."""
+"""Real depots, connected to a real broker: reports make them forward sessions, and no session ends with the broker."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Legs of depots at a broker: reports, and forwarding tables with tickets."""
+"""Legs of depots on a broker: reports, and forwarding tables with tickets."""
 
 import time
 from typing import Any

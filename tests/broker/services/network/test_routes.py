@@ -1,4 +1,4 @@
-"""Measured routes at a broker: users of a site learn from each other, and coget from the broker."""
+"""Measured routes on a broker: users of a site learn from each other, and coget from the broker."""
 
 import json
 import time

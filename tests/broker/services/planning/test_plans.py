@@ -1,4 +1,4 @@
-"""Plans of the broker: what coget would do.
+"""Plans of the broker, equal to those of coget.
 
 Plans of files through a network are what the caller says, filled in with what the broker knows.
 """

@@ -99,7 +99,7 @@ def gridftp(tmp_path: Path) -> Iterator[GridFTPServer]:
 
 
 async def stocked(broker: Broker, gridftp: GridFTPServer) -> httpx.AsyncClient:
-    """An admin of a broker with the server, a local folder, and a folder without workers."""
+    """An admin of a broker with the server, a local directory, and a directory without workers."""
     admin = await broker.client("admin")
     assert (await admin.put("/broker/v1/sites/LAB", json={"name": "LAB"})).status_code == 200
     where = {"scheme": "ftp", "host": gridftp.host, "port": gridftp.port, "prefix": f"{gridftp.root}/"}

@@ -31,7 +31,7 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
 
 @pytest.fixture
 def client(broker: BrokerProcess, tmp_path: Path) -> httpx.Client:
-    """A client of a broker with a folder, and another one at a site without workers."""
+    """A client of a broker with a directory, and another one at a site without workers."""
     client = broker.client()
     for name, site in (("here", ""), ("far", "ELSEWHERE")):
         collection = {"name": name, "kind": "local", "base": str(tmp_path / name), "site": site}
@@ -41,7 +41,7 @@ def client(broker: BrokerProcess, tmp_path: Path) -> httpx.Client:
 
 
 def delete(client: httpx.Client, where: str) -> str:
-    """Submit a task that deletes a file: done at once here, never in the other folder."""
+    """Submit a task that deletes a file: done at once here, never in the other directory."""
     items = [{"source": "/x"}]
     submission = {"submission_id": str(uuid4()), "kind": "DELETE", "source": where, "items": items}
     answer = client.post(TASKS, json={**submission, "options": {"ignore_missing": True}})

@@ -1,4 +1,4 @@
-"""Every method delivers every byte, or reports what is missing and why, whatever happens."""
+"""Every method delivers every byte, or reports missing bytes with the reason, after any failures."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""Endless or huge trees: coget gives up with an error that names the folder."""
+"""Endless or huge trees: coget gives up with an error that names the directory."""
 
 import pytest
 

@@ -18,7 +18,7 @@ from tests.support.fetching import random_file
 from tests.support.mounts import caseless
 
 PARTIAL = ("data", "journal", "lock")
-"""Files in a folder of partial data."""
+"""Files in a directory of partial data."""
 
 
 @pytest.fixture(autouse=True)

@@ -26,7 +26,7 @@ SOME = {"seconds": 600, "table": [], "measure": [], "depots": []}
 
 
 class FakeBroker:
-    """A broker that gives the test's answers; None: no answer.
+    """A fake broker that sends the test's answers; a request whose answer is None gets no response.
 
     :ivar reports: bodies of the reports that it took
     :ivar busy: whether it takes no reports

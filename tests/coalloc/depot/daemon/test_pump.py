@@ -232,7 +232,7 @@ async def buffered() -> AsyncIterator[Callable[[int], Carrier]]:
 
 
 async def each_iteration(question: Callable[[], object]) -> None:
-    """Ask after each iteration of the event loop, until the answer is true."""
+    """Call a function after each iteration of the event loop, until it returns true."""
     for _ in range(100_000):
         if question():
             return

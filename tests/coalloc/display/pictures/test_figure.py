@@ -1,4 +1,4 @@
-"""Bars: what follows is one, what is side by side is not. Hosts: bytes go from left to right, each at its place."""
+"""Figures: consecutive flows form one bar, simultaneous ones do not; bytes go from left to right between hosts."""
 
 from hypothesis import given
 from hypothesis import strategies as st

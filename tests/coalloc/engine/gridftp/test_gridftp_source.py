@@ -303,7 +303,7 @@ async def test_a_directory_is_no_file(gridftp_server):
 
 @pytest.fixture
 def open_folder():
-    """A folder that other users may enter, unlike pytest's own."""
+    """A directory that other users may enter, unlike pytest's own."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         folder.chmod(0o755)

@@ -30,7 +30,7 @@ def content(gsi_server):
 
 @pytest.fixture
 def folder(grid, as_alice, tmp_path, monkeypatch):
-    """Return the client's own folder of authorities, without the servers' files and without a revocation list."""
+    """Return the client's own directory of authorities, without the servers' files and without a revocation list."""
     warn_once.cache_clear()
     shutil.copytree(grid.trusted, tmp_path / "trusted", ignore=shutil.ignore_patterns("*.r0"))
     monkeypatch.setenv("X509_CERT_DIR", str(tmp_path / "trusted"))

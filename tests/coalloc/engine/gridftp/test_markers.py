@@ -1,4 +1,4 @@
-"""Progress markers of a sink, and listings, in any pieces."""
+"""Progress markers of a sink, and listings, split at any bytes."""
 
 import itertools
 

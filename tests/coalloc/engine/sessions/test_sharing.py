@@ -23,7 +23,7 @@ CONTENT = bytes(range(250)) * (SIZE // 250)
 
 
 class Far(Source):
-    """Sends what it was asked for, one range after the other, `rate` bytes a second from `RTT` after the request on.
+    """A session that sends the requested ranges in order, from `RTT` after a request on, at `rate` bytes a second.
 
     At `slow_at` its rate falls to `then`, or it fails if that is None. Unwanted bytes are sent, too.
     """

@@ -85,7 +85,7 @@ def test_server_statistics_of_a_real_aria2_are_read(tmp_path):
 
 @pytest.fixture(params=["UTC", "XXX-14", "XXX3:30"])
 def zone(request, monkeypatch):
-    """Local time is that of such a zone, without summer time, by which an hour occurs twice."""
+    """Set the local time zone to one of these; none has summer time, by which an hour occurs twice."""
     with monkeypatch.context() as patch:
         patch.setenv("TZ", request.param)
         time.tzset()

@@ -1,4 +1,4 @@
-"""Pairs of hosts: what is under way, how fast they are, when they have stalled, how long they are left alone."""
+"""Pairs of hosts: their bytes under way, rates, stalls, and pauses."""
 
 from random import Random
 
