@@ -9,6 +9,7 @@ from math import inf, log
 from typing import Literal, NamedTuple
 
 from coalloc.errors import DeadlineRefused
+from coalloc.guarantees import LOOK
 from coalloc.guarantees.deadline import PathRate, finish, prospect, spares_needed
 from coalloc.guarantees.finish import FinishErrors, FinishForecast
 from coalloc.guarantees.windows import RateWindows
@@ -16,10 +17,8 @@ from coalloc.model import Deadline, DeadlineReport, DeadlineView, Estimate
 from coalloc.schedule.state import ScheduledSource, State
 from coalloc.util import human
 
-__all__ = ["LOOK", "FinishError", "Moment", "Outlook", "paths_of", "promised", "refused"]
+__all__ = ["FinishError", "Moment", "Outlook", "paths_of", "promised", "refused"]
 
-LOOK = 1.0
-"""Seconds between two looks at a transfer."""
 UNSURE = 1.0
 """Spread of a rate that is a guess."""
 WIDTH = 2.05
@@ -108,9 +107,8 @@ class Outlook:
         forecast, errors = finish(left, paths), self._errors["running"]
         if self._half is None and 2 * left <= state.size and self._windows.rate:
             self._half = now, forecast
-        self.seconds = forecast.seconds
-        self.bounds = forecast.within(RANGE[0], errors), forecast.within(RANGE[1], errors)
         if self._deadline is None:
+            self._show(forecast)
             return 0
         others = [_path(source, state, now) for source in spares]
         everything, until = finish(left, [*paths, *others]), self._deadline.at - clock
@@ -120,7 +118,14 @@ class Outlook:
             self._deadline, clock, everything.chance(until, errors), later if later < inf else None
         )
         self._warn(self.view, now)
-        return spares_needed(left, until, paths, others, sure, errors, LOOK)
+        needed = spares_needed(left, until, paths, others, sure, errors, LOOK)
+        self._show(finish(left, [*paths, *others[:needed]]))
+        return needed
+
+    def _show(self, forecast: FinishForecast) -> None:
+        errors = self._errors["running"]
+        self.seconds = forecast.seconds
+        self.bounds = forecast.within(RANGE[0], errors), forecast.within(RANGE[1], errors)
 
     def _paths(self, used: Sequence[ScheduledSource], left: int, state: State, now: float) -> list[PathRate]:
         if rate := self._windows.rate:

@@ -17,6 +17,7 @@ from coalloc.download.runner import TransferRunner
 from coalloc.engine.base import Source
 from coalloc.engine.limits.within_process import CONNECTING
 from coalloc.errors import CoallocError, TransferFailed
+from coalloc.guarantees import LOOK
 from coalloc.model import Deadline, Estimate, Phase, ReplicaSet, Snapshot, SourceReport, Stat, TransferReport
 from coalloc.safe_text import redact
 from coalloc.schedule import Scheduler
@@ -31,12 +32,10 @@ __all__ = ["PastErrors", "Transfer"]
 
 PastErrors = Callable[[], Mapping[str, Sequence[float]]]
 """Function that returns errors of earlier forecasts of finish times, by moment, as in `outlook.FinishError`."""
-LOOK = 1.0
-"""Seconds between two forecasts of the finish."""
 
-LOOK = 0.125
+SHOW = 0.125
 """Seconds between two snapshots for the display."""
-FIRST_LOOK = 0.01
+FIRST_SHOW = 0.01
 """Seconds until the first snapshot. By then servers have been asked, and a display can load while they answer."""
 
 
@@ -181,10 +180,10 @@ class Transfer(ABC):
     async def _look_ahead(self) -> None:
         """Forecast the finish again and again, and use further sources when the deadline needs them."""
         while True:
-            await asyncio.sleep(LOOK)
+            await asyncio.sleep(LOOK)  # first: short transfers need no forecast
             if self._scheduler is None or self._phase != "fetching":
                 continue
-            if self._outlook is None:  # short transfers need no forecast
+            if self._outlook is None:
                 await self._forecast(self._left_at_start)
             assert self._outlook is not None
             state = self._scheduler.state
@@ -216,10 +215,10 @@ class Transfer(ABC):
 
     async def _show(self) -> None:
         assert self._watch is not None
-        await asyncio.sleep(FIRST_LOOK)
+        await asyncio.sleep(FIRST_SHOW)
         while True:
             self._watch(self.snapshot())
-            await asyncio.sleep(LOOK)
+            await asyncio.sleep(SHOW)
 
     def snapshot(self) -> Snapshot:
         """Return the current state of the transfer."""

@@ -186,6 +186,7 @@ class Source(ABC):
         Return None without asking if every answer so far has shown the version that `open` saw.
 
         :raises ReplicaChanged: when the server itself reports another version
+        :raises SourceError: when it does not answer
         """
 
     @abstractmethod

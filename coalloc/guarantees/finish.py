@@ -24,6 +24,8 @@ PRIOR = (
 
 tests/benchmarks/guarantees.py computes them, and shows how often bounds hold on traces that they were not made from.
 """
+TAIL = 0.5
+"""Mean excess of errors beyond the known ones, which are taken as exponential: no error is impossible."""
 HALF = 30
 """Number of own errors that weigh as much as all others."""
 
@@ -40,17 +42,27 @@ class FinishErrors:
         weight = len(own) / (len(own) + HALF)
         known = sorted([(z, weight / len(own)) for z in own] + [(z, (1 - weight) / len(prior)) for z in prior])
         self._errors = [z for z, _ in known]
-        self._shares = list(accumulate(share for _, share in known))
+        sums = accumulate(share for _, share in known)
+        self._shares = [total - share / 2 for total, (_, share) in zip(sums, known, strict=True)]
 
     def quantile(self, probability: float) -> float:
-        """Return the error that is not exceeded with this probability."""
-        return self._errors[min(len(self._errors) - 1, bisect_left(self._shares, probability))]
+        """Return the error that is not exceeded with this probability, which is neither 0 nor 1."""
+        after = bisect_left(self._shares, probability)
+        if after == 0:
+            return self._errors[0] - TAIL * log(self._shares[0] / probability)
+        if after == len(self._shares):
+            return self._errors[-1] + TAIL * log((1 - self._shares[-1]) / (1 - probability))
+        low, high = self._shares[after - 1], self._shares[after]
+        part = (probability - low) / (high - low)
+        return self._errors[after - 1] + part * (self._errors[after] - self._errors[after - 1])
 
     def chance(self, error: float) -> float:
-        """Return the probability that an error is at most so large; between known errors it grows linearly."""
+        """Return the probability that an error is at most so large: the inverse of `quantile`."""
         after = bisect_right(self._errors, error)
-        if after in (0, len(self._errors)):
-            return float(after > 0)
+        if after == 0:
+            return self._shares[0] * exp((error - self._errors[0]) / TAIL)
+        if after == len(self._errors):
+            return 1 - (1 - self._shares[-1]) * exp((self._errors[-1] - error) / TAIL)
         low, high = self._errors[after - 1], self._errors[after]
         share = self._shares[after - 1]
         return share + (error - low) / (high - low) * (self._shares[after] - share)

@@ -5,11 +5,11 @@ from typing import NamedTuple
 from coalloc.model import PathState
 
 __all__ = [
-    "Allowed",
     "Event",
     "Failed",
     "Finished",
     "Held",
+    "MoreSources",
     "Ready",
     "Received",
     "Rejected",
@@ -105,8 +105,8 @@ class Rejected(NamedTuple):
     reason: str = "it sent wrong bytes"
 
 
-class Allowed(NamedTuple):
-    """From now on, up to `most` sources may be used at once: more than before."""
+class MoreSources(NamedTuple):
+    """The number of sources that may be used at once rises to `most`."""
 
     at: float
     most: int
@@ -126,4 +126,4 @@ class Tick(NamedTuple):
     queueing: tuple[int, ...] = ()
 
 
-Event = Allowed | Started | Ready | Waiting | Held | Received | Finished | Failed | Rejected | Tick
+Event = MoreSources | Started | Ready | Waiting | Held | Received | Finished | Failed | Rejected | Tick

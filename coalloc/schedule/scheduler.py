@@ -11,11 +11,11 @@ from coalloc.model import Estimate
 from coalloc.schedule.actions import Action, Done, GiveUp, Wake
 from coalloc.schedule.connections import Connections
 from coalloc.schedule.events import (
-    Allowed,
     Event,
     Failed,
     Finished,
     Held,
+    MoreSources,
     Ready,
     Received,
     Rejected,
@@ -101,7 +101,7 @@ class Scheduler:
                 self._waiting(event)
             case Rejected():
                 self._rejected(event)
-            case Allowed():
+            case MoreSources():
                 self._connections.allow(event.most)
             case Started():
                 for source in event.connected:

@@ -13,7 +13,7 @@ from coalloc.engine.limits.server_slots import Lease
 from coalloc.engine.limits.within_process import connecting
 from coalloc.engine.sessions.route_meter import RouteMeter
 from coalloc.engine.span import Deliver, Span
-from coalloc.errors import NoFreeConnection, ReplicaChanged, SourceError
+from coalloc.errors import NoFreeConnection, ReplicaChanged, SourceError, Stalled
 from coalloc.model import PathState, Stat
 from coalloc.safe_text import redact
 
@@ -22,6 +22,8 @@ __all__ = ["ReplicaSession", "server_of"]
 PORTS = {"ftp": 21, "sshftp": 22, "http": 80, "https": 443, "gsiftp": 2811}
 LONGEST = 180
 """Maximum characters of a host in a file name."""
+RECHECK = 2
+"""Limit of the seconds to ask a server again, as a multiple of those to connect: it may have to be connected first."""
 LOOK_SECONDS = 0.5
 """Seconds between checks whether others wait for a slot; the property may be read more often."""
 
@@ -170,7 +172,15 @@ class ReplicaSession(Source):
 
     async def recheck(self) -> Stat | None:
         self._take()
-        return await self._source.recheck()
+        seconds = RECHECK * self._source.options.connect_seconds
+        try:
+            async with asyncio.timeout(seconds):  # not every engine notices a server that falls silent
+                return await self._source.recheck()
+        except TimeoutError:
+            await self.close()
+            raise Stalled(
+                f"{redact(self.url)} did not answer again within {seconds:.0f} s", "try again later"
+            ) from None
 
     async def close(self) -> None:
         try:

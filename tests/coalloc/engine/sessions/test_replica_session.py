@@ -8,7 +8,7 @@ from coalloc.engine import open_source
 from coalloc.engine.limits.server_slots import Slots
 from coalloc.engine.sessions.replica_session import server_of
 from coalloc.engine.span import Span
-from coalloc.errors import NoFreeConnection, NoSuchFile, SourceError
+from coalloc.errors import NoFreeConnection, NoSuchFile, SourceError, Stalled
 from tests.support.fetching import Collected, collect, opened, options, random_file
 from tests.support.nginx import Nginx
 from tests.support.waiting import PATIENCE, until
@@ -193,3 +193,25 @@ def test_a_server_is_its_host_and_port(url, server):
 def test_any_host_makes_a_name_for_a_file(host, slots):
     assert slots.take(server_of(f"ftp://{host}/x"))
     assert held(slots) == 1
+
+
+async def test_a_server_that_falls_silent_is_not_asked_again_for_ever(slow, slots):
+    server, content = slow
+    async with opened(source_at(server.url("file"), slots, connect_seconds=0.5)) as source:
+        assert await collect(source, 0, 10_000_000) == content[:10_000_000]  # long enough for another version to appear
+        server.pause()
+        with pytest.raises(Stalled, match="did not answer again"):
+            await source.recheck()
+        assert held(slots) == 0
+        server.resume()
+        await until(lambda: answers(source))
+        assert await collect(source, 10, 1000) == content[10:1000]
+
+
+async def answers(source) -> bool:
+    """Return whether a source can be opened; a server that was stopped needs a moment."""
+    try:
+        await source.open()
+    except SourceError:
+        return False
+    return True
