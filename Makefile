@@ -1,5 +1,5 @@
 # Commands for newcomers. Each installs what it needs and what is missing.
-.PHONY: demo test test-long fuzz repeat bench bench-copies bench-broker bench-hostile bench-reports bench-forecasts bench-planner bench-paper bench-collecting bench-depots bench-depot-routes bench-wan bench-staging bench-testbed results docs
+.PHONY: demo test test-long fuzz repeat bench bench-copies bench-broker bench-hostile bench-reports bench-forecasts bench-planner bench-paper bench-collecting bench-depots bench-depot-routes bench-deadlines bench-wan bench-staging bench-testbed results docs
 
 # The directories of servers and tc, which are not in a user's PATH on Debian.
 export PATH := $(PATH):/usr/sbin:/sbin
@@ -84,6 +84,10 @@ bench-depot-routes: $(READY)
 	@$(RUN) tests.benchmarks.depot_routes
 	@$(RUN) tests.benchmarks.depot_killed
 	@$(RUN) tests.benchmarks.depot_buffers
+
+# Finish times and deadlines on published traces, in virtual time. Takes half an hour.
+bench-deadlines: $(READY)
+	@$(RUN) tests.benchmarks.deadlines
 
 # coget beside its peers on networks that differ, change and fail. Takes hours, and needs root.
 bench-wan: $(READY)

@@ -8,10 +8,10 @@ __all__ = ["outlook", "result", "warning"]
 
 def outlook(view: DeadlineView) -> str:
     """Return how probable it is that the deadline is kept, and the time that holds with the wanted probability."""
-    by, sure = human.moment(view.deadline.at), human.percent(view.deadline.sure, 1)
+    by, sure = human.moment(view.deadline.at), f"{100 * view.deadline.sure:g} %"
     if view.chance is None:
         return f"by {by}: not known yet, as nothing is known about these sources"
-    parts = [f"by {by}: {human.percent(view.chance, 1)}"]
+    parts = [f"by {by}: {human.probability(view.chance)}"]
     if view.later is not None:
         parts.append(f"{sure} by {human.moment(view.later)}")
     return ", ".join(parts)

@@ -19,8 +19,8 @@ from coalloc.util import human
 
 __all__ = ["FinishError", "Moment", "Outlook", "paths_of", "promised", "refused"]
 
-UNSURE = 1.0
-"""Spread of a rate that is a guess."""
+UNSURE, STEADIEST = 1.0, 0.15
+"""Spread of a rate that is a guess; minimum before a transfer, as few earlier ones may agree by chance."""
 WIDTH = 2.05
 """Units of the error between the p10 and the p90 of a forecast."""
 RANGE = (0.05, 0.95)
@@ -188,8 +188,8 @@ def refused(name: str, view: DeadlineView) -> DeadlineRefused:
     wanted = view.deadline
     later = view.later + RETRY
     return DeadlineRefused(
-        f"{name} will be complete by {human.moment(wanted.at)} with a probability of {human.percent(view.chance, 1)} "
-        f"only, instead of {human.percent(wanted.sure, 1)}",
+        f"{name} will be complete by {human.moment(wanted.at)} with a probability of {human.probability(view.chance)}, "
+        f"not {100 * wanted.sure:g} %",
         f"use --by {human.moment(later)}, a lower --sure, or more sources",
     )
 
@@ -202,4 +202,4 @@ def _path(source: ScheduledSource, state: State, now: float) -> PathRate:
 
 def _spread(estimate: Estimate) -> float:
     low, high = estimate.bounds or (0.0, 0.0)
-    return max(0.02, log(high / low) / WIDTH) if low > 0 else UNSURE
+    return max(STEADIEST, log(high / low) / WIDTH) if low > 0 else UNSURE

@@ -32,7 +32,7 @@ class PathRate(NamedTuple):
 
 
 class Prospect(NamedTuple):
-    """What is known before a transfer about its deadline.
+    """The outlook for a deadline before the transfer.
 
     :param chance: probability that it is kept if all sources are used
     :param seconds: seconds within which all sources together end with the wanted probability

@@ -9,8 +9,9 @@ LENGTH = 1.0
 """Seconds of a window at first, within the 0.1 to 1 s of IQ-Paths, section VI-A."""
 MOST = 256
 """Number of windows at which each two neighbours become one, so that a long transfer is remembered to its beginning."""
-MEMORY = 5.0
+MEMORY = 10.0
 """Windows after which the weight of a window in the forecast has fallen to 1/e."""
+DECAY = exp(-1 / MEMORY)
 UNKNOWN = 0.35
 """Spread while nothing is measured."""
 TRUST = 3.0
@@ -33,8 +34,11 @@ class RateWindows:
         self._usual = usual
         self._length = LENGTH
         self._rates: list[float] = []
+        self._made: list[float] = []
+        """The forecast after each window."""
         self._edge: float | None = None
         self._bytes_at_edge = self._last_bytes = 0.0
+        self._total = self._weight = 0.0
         self._last_at = 0.0
 
     def add(self, nbytes: float, now: float) -> None:
@@ -45,21 +49,36 @@ class RateWindows:
             self._edge += self._length
             share = (self._edge - self._last_at) / (now - self._last_at)
             at_edge = self._last_bytes + share * (nbytes - self._last_bytes)
-            self._rates.append(max(0.0, at_edge - self._bytes_at_edge) / self._length)
+            self._append(max(0.0, at_edge - self._bytes_at_edge) / self._length)
             self._bytes_at_edge = at_edge
             if len(self._rates) == MOST:
-                self._rates = [(a + b) / 2 for a, b in zip(self._rates[::2], self._rates[1::2], strict=True)]
-                self._length *= 2
+                self._merge()
         self._last_bytes, self._last_at = nbytes, now
+
+    def _append(self, rate: float) -> None:
+        self._total, self._weight = self._total * DECAY + rate, self._weight * DECAY + 1
+        self._rates.append(rate)
+        self._made.append(self._total / self._weight)
+
+    def _merge(self) -> None:
+        merged = [(a + b) / 2 for a, b in zip(self._rates[::2], self._rates[1::2], strict=True)]
+        self._forget()
+        for rate in merged:
+            self._append(rate)
+        self._length *= 2
+
+    def _forget(self) -> None:
+        self._rates, self._made, self._total, self._weight = [], [], 0.0, 0.0
 
     def restart(self, seconds: float) -> None:
         """Forget all rates, as other sources are used from now on, but not how much rates vary over some seconds."""
-        self._usual, self._rates, self._edge = self.spread(seconds), [], None
+        self._usual, self._edge = self.spread(seconds), None
+        self._forget()
 
     @property
     def rate(self) -> float | None:
         """The forecast in bytes per second: the mean of the last windows, exponentially weighted; None without any."""
-        return _forecasts(self._rates)[-1] if self._rates else None
+        return self._made[-1] if self._made else None
 
     def spread(self, seconds: float) -> float:
         """Return the spread for forecasts over so many seconds."""
@@ -67,22 +86,12 @@ class RateWindows:
         ahead = max(1, min(round(seconds / self._length), count // 3))
         if count < 2:
             return self._usual
-        sums, made = [0.0, *accumulate(self._rates)], _forecasts(self._rates)
-        errors = [
-            _error((sums[at + ahead] - sums[at]) / ahead, made[at - 1]) ** 2 for at in range(1, count - ahead + 1)
-        ]
+        sums = [0.0, *accumulate(self._rates)]
+        actual = [(after - before) / ahead for before, after in zip(sums[1:], sums[1 + ahead :], strict=False)]
+        errors = [_error(*each) ** 2 for each in zip(actual, self._made, strict=False)]
         disjoint = count / ahead
         measured = disjoint * sum(errors) / len(errors)
         return max(LEAST, sqrt((measured + TRUST * self._usual**2) / (disjoint + TRUST)))
-
-
-def _forecasts(rates: list[float]) -> list[float]:
-    """Return the forecast after each window."""
-    decay, total, weight, made = exp(-1 / MEMORY), 0.0, 0.0, []
-    for rate in rates:
-        total, weight = total * decay + rate, weight * decay + 1
-        made.append(total / weight)
-    return made
 
 
 def _error(actual: float, forecast: float) -> float:

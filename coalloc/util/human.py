@@ -20,6 +20,7 @@ __all__ = [
     "moment",
     "one_line",
     "percent",
+    "probability",
     "rate",
     "remaining",
     "size",
@@ -110,6 +111,17 @@ def percent(part: float, whole: float) -> str:
     ('99 %', '100 %', '100 %')
     """
     return f"{int(100 * part / whole) if whole else 100} %"
+
+
+def probability(chance: float) -> str:
+    """Return a probability in percent; nothing is certain or impossible.
+
+    >>> probability(0.614), probability(0.9999), probability(0.0)
+    ('61 %', 'over 99 %', 'under 1 %')
+    """
+    if chance >= 0.995:
+        return "over 99 %"
+    return "under 1 %" if chance < 0.01 else percent(chance, 1)
 
 
 def labels(urls: Sequence[str]) -> tuple[str, ...]:
