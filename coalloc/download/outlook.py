@@ -103,9 +103,13 @@ class Outlook:
             self._used = indices
         self._windows.add(state.final.total, now)
         left = state.size - state.final.total
-        paths = self._paths(used, left, state, now)
+        paths = [_path(source, state, now) for source in used]
+        ahead = self.seconds or finish(left, paths).seconds
+        measured = self._windows.forecast(ahead if ahead < inf else LOOK)
+        if measured and measured[0]:
+            paths = [PathRate(*measured)]
         forecast, errors = finish(left, paths), self._errors["running"]
-        if self._half is None and 2 * left <= state.size and self._windows.rate:
+        if measured and self._half is None and 2 * left <= state.size:
             self._half = now, forecast
         if self._deadline is None:
             self._show(forecast)
@@ -126,11 +130,6 @@ class Outlook:
         errors = self._errors["running"]
         self.seconds = forecast.seconds
         self.bounds = forecast.within(RANGE[0], errors), forecast.within(RANGE[1], errors)
-
-    def _paths(self, used: Sequence[ScheduledSource], left: int, state: State, now: float) -> list[PathRate]:
-        if rate := self._windows.rate:
-            return [PathRate(rate, self._windows.spread(left / rate))]
-        return [_path(source, state, now) for source in used]
 
     def _warn(self, view: DeadlineView, now: float) -> None:
         """Add a warning when the chance has been in another grade for some time."""

@@ -2,6 +2,7 @@
 
 from itertools import accumulate
 from math import exp, log, sqrt
+from operator import itemgetter
 
 __all__ = ["UNKNOWN", "RateWindows"]
 
@@ -9,9 +10,9 @@ LENGTH = 1.0
 """Seconds of a window at first, within the 0.1 to 1 s of IQ-Paths, section VI-A."""
 MOST = 256
 """Number of windows at which each two neighbours become one, so that a long transfer is remembered to its beginning."""
-MEMORY = 10.0
-"""Windows after which the weight of a window in the forecast has fallen to 1/e."""
-DECAY = exp(-1 / MEMORY)
+MEMORIES = (5.0, 20.0, 80.0)
+"""Windows after which the weight of a window has fallen to 1/e, in three forecasts, of which the best is used."""
+DECAYS = [exp(-1 / memory) for memory in MEMORIES]
 UNKNOWN = 0.35
 """Spread while nothing is measured."""
 TRUST = 3.0
@@ -34,11 +35,9 @@ class RateWindows:
         self._usual = usual
         self._length = LENGTH
         self._rates: list[float] = []
-        self._made: list[float] = []
-        """The forecast after each window."""
+        self._means = [_Mean(decay) for decay in DECAYS]
         self._edge: float | None = None
         self._bytes_at_edge = self._last_bytes = 0.0
-        self._total = self._weight = 0.0
         self._last_at = 0.0
 
     def add(self, nbytes: float, now: float) -> None:
@@ -56,9 +55,9 @@ class RateWindows:
         self._last_bytes, self._last_at = nbytes, now
 
     def _append(self, rate: float) -> None:
-        self._total, self._weight = self._total * DECAY + rate, self._weight * DECAY + 1
         self._rates.append(rate)
-        self._made.append(self._total / self._weight)
+        for mean in self._means:
+            mean.append(rate)
 
     def _merge(self) -> None:
         merged = [(a + b) / 2 for a, b in zip(self._rates[::2], self._rates[1::2], strict=True)]
@@ -68,30 +67,48 @@ class RateWindows:
         self._length *= 2
 
     def _forget(self) -> None:
-        self._rates, self._made, self._total, self._weight = [], [], 0.0, 0.0
+        self._rates, self._means = [], [_Mean(decay) for decay in DECAYS]
 
     def restart(self, seconds: float) -> None:
         """Forget all rates, as other sources are used from now on, but not how much rates vary over some seconds."""
-        self._usual, self._edge = self.spread(seconds), None
+        known = self.forecast(seconds)
+        self._usual, self._edge = known[1] if known else self._usual, None
         self._forget()
 
-    @property
-    def rate(self) -> float | None:
-        """The forecast in bytes per second: the mean of the last windows, exponentially weighted; None without any."""
-        return self._made[-1] if self._made else None
+    def forecast(self, seconds: float) -> tuple[float, float] | None:
+        """Return the expected rate over so many seconds, in bytes per second, and its spread; None without windows."""
+        if not self._rates:
+            return None
+        spread, mean = min(((self._spread(seconds, mean), mean) for mean in self._means), key=itemgetter(0))
+        return mean.after[-1], spread
 
-    def spread(self, seconds: float) -> float:
-        """Return the spread for forecasts over so many seconds."""
+    def _spread(self, seconds: float, mean: "_Mean") -> float:
         count = len(self._rates)
-        ahead = max(1, min(round(seconds / self._length), count // 3))
         if count < 2:
             return self._usual
+        ahead = max(1, min(round(seconds / self._length), count // 3))
         sums = [0.0, *accumulate(self._rates)]
         actual = [(after - before) / ahead for before, after in zip(sums[1:], sums[1 + ahead :], strict=False)]
-        errors = [_error(*each) ** 2 for each in zip(actual, self._made, strict=False)]
+        errors = [_error(*each) ** 2 for each in zip(actual, mean.after, strict=False)]
         disjoint = count / ahead
         measured = disjoint * sum(errors) / len(errors)
         return max(LEAST, sqrt((measured + TRUST * self._usual**2) / (disjoint + TRUST)))
+
+
+class _Mean:
+    """An exponentially weighted mean.
+
+    :ivar after: its value after each window
+    """
+
+    def __init__(self, decay: float) -> None:
+        self._decay = decay
+        self._total = self._weight = 0.0
+        self.after: list[float] = []
+
+    def append(self, rate: float) -> None:
+        self._total, self._weight = self._total * self._decay + rate, self._weight * self._decay + 1
+        self.after.append(self._total / self._weight)
 
 
 def _error(actual: float, forecast: float) -> float:

@@ -22,7 +22,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import beta
 
-from coalloc.guarantees import LOOK
 from coalloc.guarantees.deadline import PathRate, finish, spares_needed
 from coalloc.guarantees.finish import FinishErrors, FinishForecast
 from coalloc.guarantees.windows import RateWindows
@@ -43,6 +42,8 @@ LEAST = 10
 OWN = 200
 DEADLINE, TIGHTNESS, TRIALS = 300, (0.7, 0.9, 1.1, 1.3), 250
 RISK = 0.7
+WAIT = 5
+"""Seconds between two looks, more than the product's, which takes longer to simulate."""
 
 
 class Series:
@@ -92,7 +93,10 @@ def halves(name: str, window: float) -> tuple[list[Series], list[Series]]:
         most = 1.25 * max(rate for _, rate in rows)
         rows = [(at, most - rate) for at, rate in rows]
         found = {"a": rows[: len(rows) // 2], "b": rows[len(rows) // 2 :]}
-    made = [Series(*map(np.array, zip(*rows, strict=True)), window) for rows in found.values()]
+    made = [
+        Series(np.array([at for at, _ in rows]), np.array([rate for _, rate in rows]), window)
+        for rows in found.values()
+    ]
     return made[::2], made[1::2]
 
 
@@ -101,14 +105,14 @@ def finishes(series: Series, expected: float) -> Iterator[tuple[FinishForecast, 
     at = max(LEAST, min(30, series.length // 5))
     while at < series.length:
         windows = series.known(at)
-        rate = windows.rate or 0.0
+        rate, spread = windows.forecast(expected) or (0.0, 0.0)
         if rate <= 0:
             at += 1
             continue
         ended = series.end(at, rate * expected)
         if ended == inf:
             return
-        yield FinishForecast(expected, windows.spread(expected)), ended - at
+        yield FinishForecast(expected, spread), ended - at
         at = max(at + 1, int(ended))
 
 
@@ -131,7 +135,7 @@ def show_finishes() -> None:
     """Print how often T95 held for each set and duration, and how much longer than the median it was."""
     print("Share of transfers that ended by T95, in %; median of T95 / T50; the same for T99")
     both = [errors_of(half) for half in (0, 1)]
-    print("prior of all:", ", ".join(f"{each:.2f}" for each in np.quantile(np.concatenate(both), QUANTILES)))
+    print("errors of all:", ", ".join(f"{each:.2f}" for each in np.quantile(np.concatenate(both), QUANTILES)))
     for name, (window, durations) in FINISHES.items():
         for duration in durations:
             kept: dict[float, list[bool]] = {0.95: [], 0.99: []}
@@ -196,7 +200,8 @@ def trials(tightness: float, sure: float, half: int, prior: Sequence[float], spa
 
 
 def _path(windows: RateWindows, seconds: float) -> PathRate:
-    return PathRate(max(windows.rate or 0.0, 1e-6), windows.spread(seconds))
+    rate, spread = windows.forecast(seconds) or (0.0, 1.0)
+    return PathRate(max(rate, 1e-6), spread)
 
 
 def _carried_out(
@@ -206,13 +211,13 @@ def _carried_out(
     begins = [series.moved[at] for series in (free, other)]
     left, taken, both, chances, in_time = size, 0.0, False, [], False
     for second in range(DEADLINE):
-        ahead = min(left / max(known[0].rate or 0.0, 1e-6), DEADLINE)
-        first, extra = _path(known[0], ahead), _path(known[1], ahead)
-        if spare and not both and second % int(LOOK) == 0:
-            both = spares_needed(left, DEADLINE - second, [first], [extra], sure, errors, LOOK) > 0
-        if second % 60 == 0 and second:
-            paths = [first, extra] if spare else [first]
-            chances.append(finish(left, paths).chance(DEADLINE - second, errors))
+        if second % WAIT == 0:
+            ahead = DEADLINE - second
+            first, extra = _path(known[0], ahead), _path(known[1], ahead)
+            if spare and not both:
+                both = spares_needed(left, ahead, [first], [extra], sure, errors, WAIT) > 0
+            if second % 60 == 0 and second:
+                chances.append(finish(left, [first, extra] if spare else [first]).chance(ahead, errors))
         now = at + second
         amounts = [free.moved[now + 1] - free.moved[now], other.moved[now + 1] - other.moved[now] if both else 0.0]
         taken += max(0.0, min(amounts[1], left - amounts[0]))

@@ -90,9 +90,8 @@ def transfer(chance: Random, tightness: float) -> tuple[bool, float]:
     windows, both, taken = RateWindows(), False, 0.0
     for second in range(deadline):
         windows.add(size - left if not both else 0.0, float(second))
-        rate = windows.rate or 1e6
         if not both:
-            used = [PathRate(rate, windows.spread(left / rate))]
+            used = [PathRate(*(windows.forecast(deadline - second) or (1e6, 0.35)))]
             both = spares_needed(left, deadline - second, used, [PathRate(1e6, 0.35, 1.0)], 0.95, ERRORS, 1.0) > 0
         amounts = free.rate(), spared.rate() if both else 0.0
         taken += min(amounts[1], max(0.0, left - amounts[0]))
