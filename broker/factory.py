@@ -5,7 +5,6 @@ from typing import Generic, NamedTuple, ParamSpec, Self
 
 from broker.config.settings import Settings
 from broker.reports.archive import Archive
-from broker.services.auth.access import Access
 from broker.services.auth.clients import Clients
 from broker.services.auth.grants import Grants
 from broker.services.auth.identities import Identities
@@ -15,6 +14,7 @@ from broker.services.auth.keys import SigningKeys
 from broker.services.auth.logins import BrowserSessions, Logins
 from broker.services.auth.provider import Provider
 from broker.services.auth.quotas import Quotas
+from broker.services.auth.tokens import AccessTokens
 from broker.services.catalogue.bad_replica_reports import BadReplicaReports
 from broker.services.catalogue.bulk import Bulk
 from broker.services.catalogue.confirmation import Confirming
@@ -75,7 +75,7 @@ class Factory(NamedTuple):
 
     settings: Settings
     database: Database
-    access: Access
+    tokens: AccessTokens
     identities: Identities
     clients: Clients
     grants: Grants
@@ -123,7 +123,7 @@ class Factory(NamedTuple):
         """
         database, issuers = Database(addressed(settings.database)), Issuers(settings.issuers, settings.network)
         introspection = Introspection(settings.introspection) if settings.introspection else None
-        access, keys = Access(database, issuers, introspection), SigningKeys(database)
+        tokens, keys = AccessTokens(database, issuers, introspection), SigningKeys(database)
         places = Places(database, settings.network)
         working, drawing, large = SeparateProcess(WORKING), SeparateProcess(DRAWING), Turns(EACH, WAITING)
         quotas = Quotas(settings.added_per_hour)
@@ -137,11 +137,11 @@ class Factory(NamedTuple):
         return cls(
             settings,
             database,
-            access,
+            tokens,
             Identities(database, settings.usernames),
-            Clients(database, access),
-            Grants(database, access),
-            Logins(database, access),
+            Clients(database, tokens),
+            Grants(database, tokens),
+            Logins(database, tokens),
             BrowserSessions(database),
             keys,
             Provider(settings.provider, issuers, keys, settings.network) if settings.provider else None,

@@ -25,7 +25,7 @@ from broker.demo.filling import fill
 from broker.factory import Factory
 from broker.jobs.scoring import Scoring
 from broker.main import create_app
-from broker.models.access import NewToken
+from broker.models.callers import NewToken
 from broker.reports.registry import REPORTS
 from broker.storage.database import addressed
 from broker.storage.migration import upgrade
@@ -92,7 +92,7 @@ async def _served(settings: Settings) -> AsyncIterator[tuple[str, str]]:
     factory = Factory.of(settings)
     await fill(factory, SEED, NOW)
     await Scoring(factory.database, factory.forecasting.compiled).all()
-    issued = await factory.access.issue("coget-broker", NewToken(subject="admin", role="admin"))
+    issued = await factory.tokens.issue("coget-broker", NewToken(subject="admin", role="admin"))
     server = uvicorn.Server(uvicorn.Config(create_app(factory), log_level="warning"))
     listening = socket.create_server(("127.0.0.1", 0))
     serving = asyncio.create_task(server.serve([listening]))

@@ -18,10 +18,10 @@ try:
     from broker.cli.ignored import ignored
     from broker.cli.replica import list_unconfirmed, replica
     from broker.cli.report import report
-    from broker.cli.shared import config_option, database_option, port_option, with_access, with_services
+    from broker.cli.shared import config_option, database_option, port_option, with_services, with_tokens
     from broker.cli.subject import show_locks, subject
     from broker.config.settings import Settings, Strategy, configured
-    from broker.models.access import ROLES, NewToken, Role, TokenRecord
+    from broker.models.callers import ROLES, NewToken, Role, TokenRecord
     from coalloc.errors import CoallocError
     from coalloc.safe_text import redact
     from coalloc.util.streams import guard, say
@@ -121,7 +121,7 @@ def serve(
         new = NewToken(subject="admin", role="admin")
         with handed_over(database) as hand_over:
             upgrade(address)
-            hand_over(with_services(settings, lambda broker: broker.access.issue("coget-broker", new)).token)
+            hand_over(with_services(settings, lambda broker: broker.tokens.issue("coget-broker", new)).token)
     run(settings, host, port)
 
 
@@ -208,7 +208,7 @@ def token() -> None:
 def create(database: str, subject: str, role: str, site: str, days: float | None) -> None:
     """Print a new token for SUBJECT. It is shown only once."""
     new = NewToken.model_validate({"subject": subject, "role": role, "site": site, "days": days})
-    issued = with_access(database, lambda access: access.issue("coget-broker", new))
+    issued = with_tokens(database, lambda tokens: tokens.issue("coget-broker", new))
     click.echo(issued.token)
 
 
@@ -216,7 +216,7 @@ def create(database: str, subject: str, role: str, site: str, days: float | None
 @database_option
 def listed(database: str) -> None:
     """List all tokens and user logins, without the secret tokens themselves."""
-    for each in with_access(database, lambda access: access.tokens()):
+    for each in with_tokens(database, lambda tokens: tokens.all()):
         say(_token(each, "revoked" if each.revoked_at else "good"))
 
 
@@ -233,7 +233,7 @@ def revoke(database: str, number: int, issued: bool) -> None:
 
     Also print the tokens that were issued with it: they stay valid unless --issued is given.
     """
-    found = with_access(database, lambda access: access.revoke("coget-broker", number, issued))
+    found = with_tokens(database, lambda tokens: tokens.revoke("coget-broker", number, issued))
     for each in found:
         say(_token(each, "revoked" if issued else "good"))
     if found and not issued:

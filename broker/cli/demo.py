@@ -78,7 +78,7 @@ async def _fill(settings: "Settings", log: Path | None, seed: int) -> None:
 
     from broker.demo.filling import count, fill
     from broker.factory import Factory
-    from broker.models.access import NewToken
+    from broker.models.callers import NewToken
 
     factory = Factory.of(settings)
     try:
@@ -88,7 +88,7 @@ async def _fill(settings: "Settings", log: Path | None, seed: int) -> None:
             await _import(factory, log)
             await count(factory)
         for new in (NewToken(subject="admin", role="admin"), NewToken(subject=USER, role="transfer")):
-            issued = await factory.access.issue("coget-broker", new)
+            issued = await factory.tokens.issue("coget-broker", new)
             click.echo(f"The token of {new.subject}, {new.role}: {issued.token}")
     finally:
         await factory.database.close()

@@ -7,7 +7,7 @@ from pydantic import TypeAdapter
 
 from broker.cli.shared import database_option, with_services
 from broker.config.settings import Settings
-from broker.models.access import Subject
+from broker.models.callers import Subject
 from coalloc.util.streams import say
 
 __all__ = ["ignored"]

@@ -6,7 +6,7 @@ import click
 
 from broker.cli.shared import database_option, with_services
 from broker.config.settings import Settings
-from broker.models.access import Caller
+from broker.models.callers import Caller
 from broker.models.catalogue import ConfirmedReplica, UnconfirmedReplica
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from coalloc.util.secret_files import secret_variable
 
 if TYPE_CHECKING:
     from broker.factory import Factory
-    from broker.services.auth.access import Access
+    from broker.services.auth.tokens import AccessTokens
 
-__all__ = ["config_option", "database_option", "port_option", "with_access", "with_services"]
+__all__ = ["config_option", "database_option", "port_option", "with_services", "with_tokens"]
 
 Result = TypeVar("Result")
 
@@ -82,12 +82,12 @@ def with_services(settings: Settings, work: "Callable[[Factory], Awaitable[Resul
     return asyncio.run(run())
 
 
-def with_access(url: str, work: "Callable[[Access], Awaitable[Result]]") -> Result:
+def with_tokens(url: str, work: "Callable[[AccessTokens], Awaitable[Result]]") -> Result:
     """Run `work` with the tokens of a database, without loading the other services; return its result.
 
     :raises BrokerError: when the database has no tables yet
     """
-    from broker.services.auth.access import Access
+    from broker.services.auth.tokens import AccessTokens
     from broker.storage.database import Database, addressed
 
     _check_tables(url)
@@ -95,7 +95,7 @@ def with_access(url: str, work: "Callable[[Access], Awaitable[Result]]") -> Resu
     async def run() -> Result:
         database = Database(addressed(url))
         try:
-            return await work(Access(database))
+            return await work(AccessTokens(database))
         finally:
             await database.close()
 

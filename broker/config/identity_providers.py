@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from broker.config.document import document
 from broker.errors import Invalid
-from broker.models.access import ROLES, Role
+from broker.models.callers import ROLES, Role
 from broker.models.subjects import LONGEST_PART
 from coalloc.safe_text import redact
 

@@ -8,11 +8,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.demo.world import DAY, WEEKS, World
 from broker.models.collections import AccessRule
-from broker.storage.access import AccessStore
 from broker.storage.catalogue import CatalogueStore, Registrar
 from broker.storage.collections import CollectionStore
 from broker.storage.database import Database, retried
 from broker.storage.places import PlaceStore
+from broker.storage.tokens import TokenStore
 
 __all__ = ["ADMIN", "Note", "collection", "note", "place"]
 
@@ -49,7 +49,7 @@ async def note(database: Database, notes: list[Note]) -> None:
     """Add these entries to the audit log, in the order of time."""
     async with database.write() as connection:
         for each in sorted(notes):
-            await AccessStore(connection).note(*each)
+            await TokenStore(connection).note(*each)
 
 
 async def _places(connection: AsyncConnection, made: World, now: float) -> None:

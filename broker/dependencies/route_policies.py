@@ -16,7 +16,7 @@ from broker.dependencies.context import services
 from broker.dependencies.tags import matched, tagged
 from broker.errors import Forbidden, Insufficient, TooManyRequests, Unauthenticated
 from broker.factory import Factory
-from broker.models.access import Caller, Role
+from broker.models.callers import Caller, Role
 from broker.models.oauth import ALL, KNOWN, TRANSFER, VIEW_CONSENTS, VIEW_IDENTITIES, VIEW_IDENTITY_SET, Bearer
 
 __all__ = [
@@ -185,7 +185,7 @@ async def _bearer(request: Request, services: Factory, server: str) -> Bearer:
         raise Unauthenticated(
             f"{kind[:20]} is not a supported authentication scheme", "send the header Authorization: Bearer TOKEN"
         )
-    return await services.access.bearer(token.strip(), server)
+    return await services.tokens.bearer(token.strip(), server)
 
 
 def _turn(request: Request, caller: Caller, rate: float) -> None:

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from broker.dependencies.context import home, services
 from broker.dependencies.route_policies import RoutePolicy
 from broker.errors import LoggedOut
-from broker.models.access import Caller, Role
+from broker.models.callers import Caller, Role
 from broker.models.oauth import Bearer
 
 __all__ = [

@@ -1,7 +1,6 @@
 """Routes, one resource per file. A handler declares a route and its policy, calls one service, and returns a model."""
 
 from broker.handlers import (
-    access,
     bulk,
     collections,
     datasets,
@@ -19,6 +18,7 @@ from broker.handlers import (
     replicas,
     reports,
     tasks,
+    tokens,
     transfers,
 )
 from broker.handlers.routers import OWN
@@ -37,7 +37,7 @@ MODULES = (
     forecasts,
     plans,
     tasks,
-    access,
+    tokens,
     ignored_subjects,
     monitoring,
     reports.data,

@@ -9,8 +9,8 @@ from broker.dependencies.context import Services
 from broker.dependencies.route_policies import Admin, Reader
 from broker.errors import Invalid
 from broker.handlers.routers import own_router
-from broker.models.access import Caller
 from broker.models.base import Wire
+from broker.models.callers import Caller
 from broker.models.collections import AccessRule, Collection, NewCollection, NewRule, Title, UsableCollection
 from broker.services.collections.collections import VisibleCollection
 

@@ -14,8 +14,8 @@ from broker.dependencies.context import Home, Services
 from broker.dependencies.route_policies import Guarded, Open, Reader
 from broker.errors import NotFound
 from broker.factory import Factory
-from broker.models.access import Caller
 from broker.models.base import Wire
+from broker.models.callers import Caller
 from broker.models.names import Did, Named
 
 __all__ = ["Error", "router"]

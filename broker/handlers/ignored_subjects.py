@@ -7,8 +7,8 @@ from fastapi import Query, status
 from broker.dependencies.context import Services
 from broker.dependencies.route_policies import Admin
 from broker.handlers.routers import own_router
-from broker.models.access import IgnoredSubject, Subject
 from broker.models.base import Wire
+from broker.models.callers import IgnoredSubject, Subject
 
 __all__ = ["router"]
 

@@ -12,8 +12,8 @@ from broker.dependencies.context import Services
 from broker.dependencies.route_policies import Curator, Reader, Transferrer
 from broker.factory import Factory
 from broker.handlers.routers import Limit, own_router
-from broker.models.access import Caller
 from broker.models.base import Wire, one_or_list
+from broker.models.callers import Caller
 from broker.models.catalogue import BadReplica, CatalogueReplica, ConfirmedReplica, ReplicaState, UnconfirmedReplica
 from broker.models.forecasts import Resolved, ResolveRequest
 from broker.models.names import Did, Named, SinkName

@@ -12,8 +12,8 @@ from broker.dependencies.route_policies import Reader, Transferrer
 from broker.factory import Factory
 from broker.handlers.routers import Before, Limit, own_router
 from broker.history_export import CSV, PARQUET, csv_of, parquet_of
-from broker.models.access import Caller
 from broker.models.base import Moment, Wire, one_or_list
+from broker.models.callers import Caller
 from broker.models.history import Direction, Ingested, LogTaken, Observed, TransferRecord
 from broker.models.names import SourceName, Whereto
 from broker.models.subjects import LONGEST

@@ -5,8 +5,8 @@ from uuid import UUID
 
 from pydantic import Field, StringConstraints, field_validator, model_validator
 
-from broker.models.access import ROLES, Subject
 from broker.models.base import Moment, Wire
+from broker.models.callers import ROLES, Subject
 from broker.models.names import Named, Remark, ReplicaPath, SinkName
 
 __all__ = [

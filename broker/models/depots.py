@@ -6,8 +6,8 @@ from typing import Annotated, NamedTuple
 
 from pydantic import AfterValidator, Field, StringConstraints
 
-from broker.models.access import Subject
 from broker.models.base import Count, Moment, Seconds, Size, Wire
+from broker.models.callers import Subject
 from broker.models.catalogue import Host
 from broker.models.names import Named
 from coalloc.depot.protocol.addresses import HostPort

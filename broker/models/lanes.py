@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from broker.models.access import Role
+from broker.models.callers import Role
 from broker.models.tasks import Options
 
 __all__ = ["CollectionPair", "LaneCandidate", "LaneTuning", "OpenLane"]

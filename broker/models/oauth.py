@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 from broker.errors import OAuthRefused
-from broker.models.access import Caller, Role
+from broker.models.callers import Caller, Role
 
 __all__ = [
     "ALL",

@@ -5,8 +5,8 @@ from uuid import UUID
 
 from pydantic import Field
 
-from broker.models.access import Role
 from broker.models.base import Moment, Wire
+from broker.models.callers import Role
 
 __all__ = [
     "Details",

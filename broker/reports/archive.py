@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from broker.config.settings import Settings
-from broker.models.access import Caller, Role
+from broker.models.callers import Caller, Role
 from broker.services.forecasting.forecasts import Forecasting
 from broker.services.network.places import Places
 from broker.services.tasks.watching import Pace

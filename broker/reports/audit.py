@@ -6,12 +6,12 @@ from urllib.parse import urlencode
 
 from pydantic import Field
 
-from broker.models.access import AuditEntry
 from broker.models.base import Wire
+from broker.models.callers import AuditEntry
 from broker.models.subjects import LONGEST
 from broker.reports.archive import Archive, Scope
 from broker.reports.document import Column, Report, ReportLink, Table
-from broker.storage.access import AccessStore
+from broker.storage.tokens import TokenStore
 
 __all__ = ["AuditQuery", "make"]
 
@@ -39,7 +39,7 @@ class AuditQuery(Wire):
 async def make(archive: Archive, scope: Scope, query: AuditQuery) -> Report:
     """Create the report, with the newest changes first; only admins may see it."""
     async with archive.database.read() as connection:
-        found = await AccessStore(connection).changes(PAGE + 1, **query.model_dump())
+        found = await TokenStore(connection).changes(PAGE + 1, **query.model_dump())
     entries = found[-PAGE:] if query.after is not None else found[:PAGE]
     table = Table("changes", "Changes", COLUMNS, [_row(each) for each in entries])
     lead = "All changes on this broker, the newest first."

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import String, and_, delete, literal, select, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from broker.models.access import IgnoredSubject
+from broker.models.callers import IgnoredSubject
 from broker.models.catalogue import CatalogueReplica
 from broker.models.names import split
 from broker.schema.catalogue import bad_replica_reports, datasets, endpoints, judgements, replicas

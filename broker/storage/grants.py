@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, and_, delete, insert, or_, select, true, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from broker.models.access import Caller, Role
+from broker.models.callers import Caller, Role
 from broker.models.oauth import Code, Grant, Kind, TokenSource, UserLogin
 from broker.schema.access import codes, locks, tokens
 

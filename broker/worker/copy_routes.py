@@ -3,7 +3,7 @@
 import time
 
 from broker.errors import BrokerError
-from broker.models.access import Caller
+from broker.models.callers import Caller
 from broker.models.depots import RegisteredDepot, WantedTickets
 from broker.models.tasks import Event
 from broker.services.network.depots import Depots

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from broker.errors import BrokerError, NotFound
 from broker.models import forecasts
-from broker.models.access import Caller
+from broker.models.callers import Caller
 from broker.models.collections import Collection
 from broker.models.lanes import LaneCandidate
 from broker.models.tasks import Event, Work

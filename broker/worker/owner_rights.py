@@ -5,15 +5,15 @@ from uuid import UUID
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from broker.models.access import Caller
+from broker.models.callers import Caller
 from broker.models.collections import AccessRule, Collection
 from broker.models.lanes import LaneCandidate
 from broker.models.tasks import Work
 from broker.services.auth.permissions import Reach
 from broker.services.collection_paths import led
-from broker.storage.access import AccessStore
 from broker.storage.collections import CollectionStore
 from broker.storage.dialects import read_clock
+from broker.storage.tokens import TokenStore
 
 __all__ = ["DENIED", "OwnerRights"]
 
@@ -45,7 +45,7 @@ class OwnerRights:
     async def of(cls, connection: AsyncConnection, task: LaneCandidate) -> "OwnerRights":
         """Return the rights of a task's owner according to the database."""
         stored, ends = CollectionStore(connection), {end for end in task.pair if end}
-        ended = task.token is not None and await AccessStore(connection).ended(task.token, await read_clock(connection))
+        ended = task.token is not None and await TokenStore(connection).ended(task.token, await read_clock(connection))
         return cls(task, ended, await stored.all(ends), await stored.rules(ends))
 
     @property

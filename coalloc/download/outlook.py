@@ -31,6 +31,8 @@ SETTLED, SETTLED_PART = 5.0, 0.1
 """Seconds for which the chance must be below a limit before a warning; this part of the time left if that is less."""
 RETRY = 30.0
 """Seconds that a user has to enter a command with a later deadline."""
+RELEASE = 5.0
+"""Seconds for which fewer sources must be enough before one is released."""
 LEARNT = 1.0
 """Minimum seconds of a forecast whose error is worth keeping."""
 
@@ -57,7 +59,9 @@ class Outlook:
     def __init__(self, own: Mapping[str, Sequence[float]], deadline: Deadline | None, clock: float) -> None:
         self._errors = {moment: FinishErrors(own.get(moment, ())) for moment in ("start", "running")}
         self._deadline = deadline
-        self._windows = RateWindows()
+        self._windows: dict[int, RateWindows] = {}
+        self._total = RateWindows()
+        self._enough_since: float | None = None
         self._used: tuple[int, ...] = ()
         self._start: tuple[float, FinishForecast] | None = None
         self._half: tuple[float, FinishForecast] | None = None
@@ -90,41 +94,74 @@ class Outlook:
         return len(estimates)  # nothing is known about some of them: they are measured first
 
     def look(self, state: State, now: float, clock: float) -> int:
-        """Renew the forecast; return the number of sources that are needed in addition to those in use.
+        """Renew the forecast; return the number of sources to use, of which the first ones are preferred.
 
         :param now: seconds of a monotonic clock
         :param clock: seconds since the epoch
         """
         used = [source for source in state.sources if source.usable]
         spares = [source for source in state.sources if source.status == "spare" and source.ranged]
-        indices = tuple(source.index for source in used)
-        if indices != self._used:
-            self._windows.restart(self.seconds or LOOK)
-            self._used = indices
-        self._windows.add(state.final.total, now)
         left = state.size - state.final.total
-        paths = [_path(source, state, now) for source in used]
-        ahead = self.seconds or finish(left, paths).seconds
-        measured = self._windows.forecast(ahead if ahead < inf else LOOK)
-        if measured and measured[0]:
-            paths = [PathRate(*measured)]
-        forecast, errors = finish(left, paths), self._errors["running"]
-        if measured and self._half is None and 2 * left <= state.size:
+        self._measure(state, used, now)
+        ahead = self.seconds if self.seconds and self.seconds < inf else LOOK
+        paths = [self._path(source, state, ahead, now) for source in used]
+        forecast = self._finish(left, paths, ahead)
+        if self._half is None and 2 * left <= state.size and self._total.forecast(ahead):
             self._half = now, forecast
         if self._deadline is None:
             self._show(forecast)
-            return 0
-        others = [_path(source, state, now) for source in spares]
-        everything, until = finish(left, [*paths, *others]), self._deadline.at - clock
-        sure = self._deadline.sure
+            return len(used)
+        others = [self._path(source, state, ahead, now) for source in spares]
+        everything, until = self._finish(left, [*paths, *others], ahead), self._deadline.at - clock
+        sure, errors = self._deadline.sure, self._errors["running"]
         later = clock + everything.within(sure, errors)
         self.view = DeadlineView(
             self._deadline, clock, everything.chance(until, errors), later if later < inf else None
         )
         self._warn(self.view, now)
         needed = spares_needed(left, until, paths, others, sure, errors, LOOK)
-        self._show(finish(left, [*paths, *others[:needed]]))
-        return needed
+        self._show(self._finish(left, [*paths, *others[:needed]], ahead))
+        if needed:
+            self._enough_since = None
+            return len(used) + needed
+        fewer = 1 + spares_needed(left, until, paths[:1], [*paths[1:], *others], sure, errors, LOOK)
+        return self._released(len(used), fewer, now)
+
+    def _released(self, used: int, fewer: int, now: float) -> int:
+        """Return `fewer` sources if so few have been enough for some time, so that sources do not come and go."""
+        if fewer >= used:
+            self._enough_since = None
+            return used
+        if self._enough_since is None:
+            self._enough_since = now
+        return fewer if now - self._enough_since >= RELEASE else used
+
+    def _measure(self, state: State, used: Sequence[ScheduledSource], now: float) -> None:
+        """Add what has arrived to the windows of each source, and of all together."""
+        for source in state.sources:
+            windows = self._windows.setdefault(source.index, RateWindows())
+            if source.status == "fetching":
+                windows.add(source.bytes, now)
+            else:
+                windows.pause()
+        indices = tuple(source.index for source in used)
+        if indices != self._used:
+            self._total.restart(self.seconds or LOOK)
+            self._used = indices
+        self._total.add(state.final.total, now)
+
+    def _path(self, source: ScheduledSource, state: State, ahead: float, now: float) -> PathRate:
+        setup = 0.0 if source.status == "fetching" else state.setup(source)
+        measured = self._windows[source.index].forecast(ahead)
+        if measured and measured[0]:
+            return PathRate(*measured, setup)
+        known = source.meter.rate(now) or source.estimate.rate
+        return PathRate(state.rate(source, now), _spread(source.estimate) if known else UNSURE, setup)
+
+    def _finish(self, left: int, paths: Sequence[PathRate], ahead: float) -> FinishForecast:
+        """Return the forecast; sources that share a link vary together, which only their sum shows."""
+        forecast, together = finish(left, paths), self._total.forecast(ahead)
+        return forecast._replace(spread=max(forecast.spread, together[1])) if together else forecast
 
     def _show(self, forecast: FinishForecast) -> None:
         errors = self._errors["running"]
@@ -191,12 +228,6 @@ def refused(name: str, view: DeadlineView) -> DeadlineRefused:
         f"not {100 * wanted.sure:g} %",
         f"use --by {human.moment(later)}, a lower --sure, or more sources",
     )
-
-
-def _path(source: ScheduledSource, state: State, now: float) -> PathRate:
-    measured = source.meter.rate(now) or source.estimate.rate
-    spread = _spread(source.estimate) if measured else UNSURE
-    return PathRate(state.rate(source, now), spread, state.setup(source))
 
 
 def _spread(estimate: Estimate) -> float:

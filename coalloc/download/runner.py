@@ -13,7 +13,7 @@ from coalloc.errors import NoFreeConnection, SourceError, TransferFailed
 from coalloc.model import Stat
 from coalloc.schedule import Scheduler
 from coalloc.schedule.actions import Abandon, Action, Close, Connect, Done, Fetch, GiveUp, Shorten, Wake, Widen
-from coalloc.schedule.events import Event, Failed, Finished, Held, MoreSources, Ready, Received, Tick, Waiting
+from coalloc.schedule.events import Event, Failed, Finished, Held, Ready, Received, SourceLimit, Tick, Waiting
 
 __all__ = ["TransferRunner", "Write"]
 
@@ -70,9 +70,9 @@ class TransferRunner:
         if self._error is not None:
             raise self._error
 
-    def allow(self, most: int) -> None:
-        """Use up to `most` sources at once from now on, more than before."""
-        self._handle(MoreSources(self._loop.time(), most))
+    def limit(self, most: int) -> None:
+        """Use up to `most` sources at once from now on."""
+        self._handle(SourceLimit(self._loop.time(), most))
 
     async def await_late_answers(self) -> None:
         """Wait briefly for sources that have not answered yet: a replica may be of another file.

@@ -188,11 +188,10 @@ class Transfer(ABC):
             assert self._outlook is not None
             state = self._scheduler.state
             outlook = self._outlook
-            more = outlook.look(state, self._loop.time(), time.time())
-            most = min(self._limit, sum(source.usable for source in state.sources) + more)
-            if more and most > self._most:
+            most = min(self._limit, outlook.look(state, self._loop.time(), time.time()))
+            if self._deadline and self._policy.rebalances and most != self._most:
                 self._most = most
-                self._runner.allow(most)
+                self._runner.limit(most)
 
     async def _forecast(self, left: int) -> None:
         """Begin to forecast the finish. With a deadline, choose the number of sources that it needs at the start.

@@ -69,6 +69,10 @@ class RateWindows:
     def _forget(self) -> None:
         self._rates, self._means = [], [_Mean(decay) for decay in DECAYS]
 
+    def pause(self) -> None:
+        """Leave out the time from the last full window to the next `add`: nothing was requested."""
+        self._edge = None
+
     def restart(self, seconds: float) -> None:
         """Forget all rates, as other sources are used from now on, but not how much rates vary over some seconds."""
         known = self.forecast(seconds)

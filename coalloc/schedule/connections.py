@@ -34,7 +34,7 @@ class Connections:
         return sum(source.status not in ("pausing", "waiting") for source in usable) >= self._most
 
     def allow(self, most: int) -> None:
-        """Allow more sources at once."""
+        """Use up to so many sources at once from now on."""
         self._most = most
 
     def admit(self, now: float, *, begun: bool) -> None:

@@ -9,10 +9,10 @@ __all__ = [
     "Failed",
     "Finished",
     "Held",
-    "MoreSources",
     "Ready",
     "Received",
     "Rejected",
+    "SourceLimit",
     "Started",
     "Tick",
     "Waiting",
@@ -105,8 +105,8 @@ class Rejected(NamedTuple):
     reason: str = "it sent wrong bytes"
 
 
-class MoreSources(NamedTuple):
-    """The number of sources that may be used at once rises to `most`."""
+class SourceLimit(NamedTuple):
+    """The number of sources that may be used at once is now `most`, at least 1."""
 
     at: float
     most: int
@@ -126,4 +126,4 @@ class Tick(NamedTuple):
     queueing: tuple[int, ...] = ()
 
 
-Event = MoreSources | Started | Ready | Waiting | Held | Received | Finished | Failed | Rejected | Tick
+Event = SourceLimit | Started | Ready | Waiting | Held | Received | Finished | Failed | Rejected | Tick

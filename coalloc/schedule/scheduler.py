@@ -15,10 +15,10 @@ from coalloc.schedule.events import (
     Failed,
     Finished,
     Held,
-    MoreSources,
     Ready,
     Received,
     Rejected,
+    SourceLimit,
     Started,
     Tick,
     Waiting,
@@ -101,8 +101,8 @@ class Scheduler:
                 self._waiting(event)
             case Rejected():
                 self._rejected(event)
-            case MoreSources():
-                self._connections.allow(event.most)
+            case SourceLimit():
+                self._limit(event)
             case Started():
                 for source in event.connected:
                     self.state.sources[source].connected = True
@@ -212,6 +212,17 @@ class Scheduler:
             if source.status == "connecting" and event.paths and (path := event.paths[source.index]):
                 source.widening.rtt = path.rtt
                 self._copies.begin_widening(source, now)  # further streams connect beside the first
+
+    def _limit(self, event: SourceLimit) -> None:
+        """Use up to so many sources; the last ones beyond this number return their ranges and become spare."""
+        self._connections.allow(event.most)
+        in_use = [source for source in self.state.sources if source.status in ("connecting", "idle", "fetching")]
+        for source in in_use[event.most :]:
+            for copy in self.state.all_running(source):
+                copy.ending = "shortened"
+                self._copies.abandon(copy)
+            self._copies.hand_back(source, event.at)
+            self._connections.set_spare(source)
 
     # Consequences
 

@@ -209,13 +209,14 @@ def _carried_out(
 ) -> Trial:
     known = free.known(at), other.known(at)
     begins = [series.moved[at] for series in (free, other)]
-    left, taken, both, chances, in_time = size, 0.0, False, [], False
+    left, taken, both, before, in_time = size, 0.0, False, False, False
+    chances = []
     for second in range(DEADLINE):
         if second % WAIT == 0:
             ahead = DEADLINE - second
             first, extra = _path(known[0], ahead), _path(known[1], ahead)
-            if spare and not both:
-                both = spares_needed(left, ahead, [first], [extra], sure, errors, WAIT) > 0
+            needed = spare and spares_needed(left, ahead, [first], [extra], sure, errors, WAIT) > 0
+            both, before = needed or (both and before), needed  # released when it was not needed twice in a row
             if second % 60 == 0 and second:
                 chances.append(finish(left, [first, extra] if spare else [first]).chance(ahead, errors))
         now = at + second

@@ -17,7 +17,7 @@ import pytest
 from broker.config.settings import Settings
 from broker.factory import Factory
 from broker.main import create_app
-from broker.models.access import NewToken
+from broker.models.callers import NewToken
 from broker.storage.database import addressed
 from broker.storage.migration import upgrade
 from tests.broker.worlds import Servers, two_servers
@@ -148,7 +148,7 @@ class Broker:
 
     async def client(self, role: str, site: str = "") -> httpx.AsyncClient:
         """Return a client with a token of that role, whose transfers go to that site."""
-        issued = await self.factory.access.issue("tests", NewToken(subject=f"a-{role}", role=role, site=site))
+        issued = await self.factory.tokens.issue("tests", NewToken(subject=f"a-{role}", role=role, site=site))
         return self.with_headers({"Authorization": f"Bearer {issued.token}"})
 
     def with_headers(self, headers: dict[str, str]) -> httpx.AsyncClient:

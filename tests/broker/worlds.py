@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from broker.background import worker_of
 from broker.config.settings import Settings
 from broker.factory import Factory
-from broker.models.access import Caller
+from broker.models.callers import Caller
 from broker.models.catalogue import CatalogueReplica, Dataset, Endpoint, Site
 from broker.models.collections import NewCollection
 from broker.models.tasks import Item, NewTask, Options, Task

@@ -17,7 +17,7 @@ from broker.handlers.globus.filters import chosen
 from broker.handlers.globus.routers import CollectionId, Document, Fields, Offset, QueryText, globus_router
 from broker.handlers.globus.rule_documents import pause_rules
 from broker.handlers.globus.submitted_documents import ClientDocument
-from broker.models.access import Caller
+from broker.models.callers import Caller
 from broker.models.names import Remark
 from broker.services.auth.identities import People
 from broker.services.collections.collections import VisibleCollection

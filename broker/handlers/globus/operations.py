@@ -17,7 +17,7 @@ from broker.handlers.globus.errors import refusals
 from broker.handlers.globus.filters import fitting, ordered
 from broker.handlers.globus.routers import CollectionId, Document, Offset, Order, QueryText, globus_router, quick
 from broker.handlers.globus.submitted_documents import ClientDocument, Text
-from broker.models.access import Caller
+from broker.models.callers import Caller
 from broker.services.auth.permissions import Reach
 from broker.services.collection_paths import normal
 from broker.services.collections.collections import CollectionUse

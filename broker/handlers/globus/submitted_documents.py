@@ -8,8 +8,8 @@ from pydantic import ConfigDict, Field
 from broker.errors import Forbidden, Invalid
 from broker.handlers.globus.errors import NoItems
 from broker.handlers.globus.filters import moment
-from broker.models.access import Caller
 from broker.models.base import STORABLE, Exact
+from broker.models.callers import Caller
 from broker.models.tasks import FilterRule, Item, NewTask, Options
 from broker.services.collection_paths import normal
 from broker.services.tasks.submissions import DAY, due

@@ -24,7 +24,7 @@ from broker.handlers.globus.routers import (
 )
 from broker.handlers.globus.rule_documents import pause_rules
 from broker.handlers.globus.submitted_documents import ClientDocument, label, later
-from broker.models.access import Caller
+from broker.models.callers import Caller
 from broker.models.tasks import Status, Task, TaskKind
 from broker.storage.tasks import ORDERED, TaskFilter
 

@@ -6,7 +6,7 @@ from broker.dependencies.sessions import browsing
 from broker.factory import Factory
 from broker.handlers.reports.routes import PRIVATE, Tidy, csv, part_of, whole
 from broker.handlers.routers import page_router
-from broker.models.access import Caller
+from broker.models.callers import Caller
 from broker.reports import data
 from broker.reports.document import Figure, Table
 from broker.reports.drawing import DRAWING, png, svg

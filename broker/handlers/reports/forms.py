@@ -12,7 +12,7 @@ from broker.dependencies.sessions import BrowsingCurator, Form
 from broker.errors import Forbidden
 from broker.handlers.oauth.forms import form
 from broker.handlers.routers import page_router
-from broker.models.access import Caller
+from broker.models.callers import Caller
 
 __all__ = ["START", "acts", "meant", "place", "router"]
 

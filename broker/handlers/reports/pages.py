@@ -12,7 +12,7 @@ from broker.dependencies.sessions import Browsing, Form, browsing
 from broker.handlers.reports.forms import acts
 from broker.handlers.reports.routes import Tidy, asking, made
 from broker.handlers.routers import page_router
-from broker.models.access import Caller
+from broker.models.callers import Caller
 from broker.pages import shown
 from broker.reports.drawing import DRAWING, drawn
 from broker.reports.queries import day_of

@@ -13,7 +13,7 @@ from broker.dependencies.context import Services
 from broker.dependencies.route_policies import Guarded
 from broker.errors import Invalid, NotFound
 from broker.factory import Factory
-from broker.models.access import Caller
+from broker.models.callers import Caller
 from broker.reports.archive import Scope
 from broker.reports.data import csv_of, document
 from broker.reports.document import Report, Table

@@ -5,16 +5,16 @@ import time
 from uuid import UUID, uuid4
 
 from broker.errors import Conflict, Invalid, NotFound, OAuthRefused
-from broker.models.access import Role
+from broker.models.callers import Role
 from broker.models.oauth import PAGES, Client
 from broker.models.subjects import refusal
-from broker.services.auth.access import Access, hashed, new_secret
 from broker.services.auth.attempts import Attempts
-from broker.storage.access import AccessStore
+from broker.services.auth.tokens import AccessTokens, hashed, new_secret
 from broker.storage.database import Database, retried
 from broker.storage.grants import GrantStore
 from broker.storage.oauth import ClientStore as Stored
 from broker.storage.subjects import IdentityStore
+from broker.storage.tokens import TokenStore
 
 __all__ = ["Clients"]
 
@@ -28,9 +28,9 @@ GUESSES = 20
 class Clients:
     """The programs that may request tokens."""
 
-    def __init__(self, database: Database, access: Access) -> None:
+    def __init__(self, database: Database, tokens: AccessTokens) -> None:
         self._database = database
-        self._access = access
+        self._tokens = tokens
         self._registrations = Attempts(REGISTRATIONS, 3600)
         self._guesses = Attempts(GUESSES, 60)
 
@@ -48,7 +48,7 @@ class Clients:
         client = Client(str(uuid4()), name, secret is None, role, by, now)
         async with self._database.write() as connection:
             await Stored(connection).add(client, secret and hashed(secret))
-            await AccessStore(connection).note(now, by, "make client", f"{client.id} {name}, {role or 'public'}")
+            await TokenStore(connection).note(now, by, "make client", f"{client.id} {name}, {role or 'public'}")
             if role is not None:
                 await IdentityStore(connection).seen(name, now)
         return client, secret
@@ -111,8 +111,8 @@ class Clients:
             if not await Stored(connection).revoke(_canonical(number), now):
                 raise NotFound(f"there is no client {number[:100]}", "run: coget-broker client list")
             await GrantStore(connection).revoke_client(_canonical(number), now)
-            await AccessStore(connection).note(now, by, "revoke client", number)
-        self._access.clear_cache()
+            await TokenStore(connection).note(now, by, "revoke client", number)
+        self._tokens.clear_cache()
 
 
 def _canonical(number: str) -> str:

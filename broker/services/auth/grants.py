@@ -13,9 +13,9 @@ from typing import NamedTuple
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.errors import OAuthRefused, Unauthenticated
-from broker.models.access import Caller
+from broker.models.callers import Caller
 from broker.models.oauth import Client, Code, Consent, Grant, ResourceServerToken, TokenSource, granted
-from broker.services.auth.access import Access, hashed, new_secret
+from broker.services.auth.tokens import AccessTokens, hashed, new_secret
 from broker.storage.database import Database, retried
 from broker.storage.grants import GrantStore as Stored
 from broker.storage.oauth import ClientStore
@@ -47,9 +47,9 @@ class IssuedTokens(NamedTuple):
 class Grants:
     """Codes and tokens for clients."""
 
-    def __init__(self, database: Database, access: Access) -> None:
+    def __init__(self, database: Database, tokens: AccessTokens) -> None:
         self._database = database
-        self._access = access
+        self._tokens = tokens
         self._forgot_at = 0.0
 
     @retried
@@ -76,7 +76,7 @@ class Grants:
                 await used_by(client.id, connection, now), client, secret, redirect_uri, verifier, now
             )
         if given is None:
-            self._access.clear_cache()
+            self._tokens.clear_cache()
             raise OAuthRefused("invalid_grant", "the code is unknown, expired or used, or belongs to another request")
         return given
 
@@ -92,7 +92,7 @@ class Grants:
         async with self._database.write() as connection:
             given = await _refreshed(await used_by(client.id, connection, now), client, secret, scope, now)
         if given is None:
-            self._access.clear_cache()
+            self._tokens.clear_cache()
             raise OAuthRefused("invalid_grant", "the refresh token is unknown, expired or revoked, or another client's")
         return given
 
@@ -146,7 +146,7 @@ class Grants:
             stored = Stored(connection)
             if found := await stored.given(hashed(secret)):
                 await stored.revoke(await _first(stored, found[0]), now)
-        self._access.clear_cache()
+        self._tokens.clear_cache()
 
     @retried
     async def _forget(self, now: float) -> None:

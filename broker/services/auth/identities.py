@@ -8,10 +8,10 @@ from uuid import UUID
 from broker.errors import Conflict, Invalid, NotFound
 from broker.models.identities import Identity
 from broker.models.subjects import Foreign, Usernames, refusal
-from broker.storage.access import AccessStore
 from broker.storage.database import Database, retried
 from broker.storage.subjects import IdentityStore as Stored
 from broker.storage.subjects import Lock, Subjects
+from broker.storage.tokens import TokenStore
 
 __all__ = ["Identities", "People"]
 
@@ -101,5 +101,5 @@ class Identities:
                 await subjects.keep_locked(lock, f"{left} rows of it stay, because {new} has the same")
             else:
                 await subjects.unlock(lock)
-            await AccessStore(connection).note(time.time(), by, "assign subject", f"{lock.was} to {new}")
+            await TokenStore(connection).note(time.time(), by, "assign subject", f"{lock.was} to {new}")
         return left, here

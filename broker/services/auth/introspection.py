@@ -15,7 +15,7 @@ import httpx
 
 from broker.config.identity_providers import IntrospectionSettings as Configured
 from broker.errors import Unauthenticated, Unavailable
-from broker.models.access import Caller
+from broker.models.callers import Caller
 from broker.services.auth.issuers import admitted, document, words
 
 __all__ = ["Introspection", "good"]

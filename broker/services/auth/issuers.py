@@ -21,7 +21,7 @@ import jwt
 from broker.config.identity_providers import Issuer
 from broker.config.settings import LOOPBACK
 from broker.errors import NoRole, Unauthenticated, Unavailable
-from broker.models.access import ROLES, Caller, Role
+from broker.models.callers import ROLES, Caller, Role
 from broker.models.subjects import Foreign
 from broker.services.addresses import issuer_policy
 from coalloc.api import http_client

@@ -8,15 +8,15 @@ import time
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.errors import Unauthenticated
-from broker.models.access import Caller, Role
+from broker.models.callers import Caller, Role
 from broker.models.oauth import PAGES, TokenSource, UserLogin
-from broker.services.auth.access import Access, hashed, new_secret
 from broker.services.auth.attempts import Attempts
 from broker.services.auth.grants import exchanged, used_by
-from broker.storage.access import AccessStore
+from broker.services.auth.tokens import AccessTokens, hashed, new_secret
 from broker.storage.database import Database, retried
 from broker.storage.grants import GrantStore
 from broker.storage.subjects import IdentityStore
+from broker.storage.tokens import TokenStore
 
 __all__ = ["LASTS", "BrowserSessions", "Logins"]
 
@@ -31,9 +31,9 @@ GUESSES = 10
 class Logins:
     """Logins with a browser."""
 
-    def __init__(self, database: Database, access: Access) -> None:
+    def __init__(self, database: Database, tokens: AccessTokens) -> None:
         self._database = database
-        self._access = access
+        self._tokens = tokens
         self._guesses = Attempts(GUESSES, 60)
 
     @retried
@@ -48,7 +48,7 @@ class Logins:
             issued = await GrantStore(connection).login("token", hashed(token), now)
             if issued:
                 return await _begun(connection, TokenSource(issued.caller, None, issued.id, now, issued.limit_at), now)
-            known = await AccessStore(connection).known(hashed(token))
+            known = await TokenStore(connection).known(hashed(token))
         self._guesses.failed(address, hashed(token) if known else "")
         raise Unauthenticated("the token is unknown, expired or revoked", "ask an admin for one")
 
@@ -64,7 +64,7 @@ class Logins:
             await _end(connection, caller.subject, now, but=caller.role)
             source = TokenSource(caller, login_at=now, limit_at=now + WORD)
             secret = await _begun(connection, source, now)
-        self._access.clear_cache()
+        self._tokens.clear_cache()
         return secret
 
     @retried
@@ -72,7 +72,7 @@ class Logins:
         """Revoke all logins of a user through the identity provider, and all tokens that derive from them."""
         async with self._database.write() as connection:
             await _end(connection, subject, time.time())
-        self._access.clear_cache()
+        self._tokens.clear_cache()
 
     async def current(self, secret: str) -> UserLogin | None:
         """Return the login with this secret; None if it is not valid."""
@@ -87,7 +87,7 @@ class Logins:
             stored = GrantStore(connection)
             if login := await stored.login("login", hashed(secret), now):
                 await stored.revoke(login.id, now)
-        self._access.clear_cache()
+        self._tokens.clear_cache()
 
 
 async def _end(connection: AsyncConnection, subject: str, now: float, but: Role | None = None) -> None:
@@ -100,7 +100,7 @@ async def _end(connection: AsyncConnection, subject: str, now: float, but: Role 
 async def _begun(connection: AsyncConnection, source: TokenSource, now: float) -> str:
     secret = new_secret()
     await GrantStore(connection).add("login", hashed(secret), source, now, source.until(LASTS, now))
-    await AccessStore(connection).note(now, source.caller.subject, "log in", f"as {source.caller.role}")
+    await TokenStore(connection).note(now, source.caller.subject, "log in", f"as {source.caller.role}")
     return secret
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple, cast
 
-from broker.models.access import Caller, Role
+from broker.models.callers import Caller, Role
 from broker.models.collections import AccessRule, Collection
 from broker.models.identities import number
 

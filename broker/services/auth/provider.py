@@ -17,7 +17,7 @@ import jwt
 
 from broker.config.identity_providers import ProviderSettings as Configured
 from broker.errors import Invalid, Unauthenticated, Unavailable
-from broker.models.access import Caller
+from broker.models.callers import Caller
 from broker.services.addresses import issuer_policy
 from broker.services.auth.issuers import Issuers, document
 from broker.services.auth.keys import SigningKeys

@@ -4,7 +4,7 @@ import math
 import time
 
 from broker.errors import TooLarge, TooManyRequests
-from broker.models.access import Role
+from broker.models.callers import Role
 
 __all__ = ["Quotas"]
 

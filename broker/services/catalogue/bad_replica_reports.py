@@ -11,15 +11,15 @@ from collections.abc import Sequence
 from urllib.parse import unquote
 
 from broker.errors import NotFound
-from broker.models.access import Caller, IgnoredSubject, Role
+from broker.models.callers import Caller, IgnoredSubject, Role
 from broker.models.catalogue import BadReplica, CatalogueReplica
 from broker.services.catalogue.enclosing import visible_replicas
 from broker.services.forecasting.forecasts import Forecasting
 from broker.services.network.places import Places
-from broker.storage.access import AccessStore
 from broker.storage.bad_replica_reports import BadReplicaReportStore, ReplicaStanding
 from broker.storage.catalogue import CatalogueStore as Stored
 from broker.storage.database import Database, retried
+from broker.storage.tokens import TokenStore
 
 __all__ = ["BadReplicaReports", "changed_states"]
 
@@ -91,7 +91,7 @@ class BadReplicaReports:
             await self._settle(reports, [known[bad.dataset].id], now)
             found = [each for each in await stored.replicas(bad.dataset) if each.endpoint == replica.endpoint]
             thing = f"{replica.dataset} at {replica.endpoint}: {bad.reason}"
-            await AccessStore(connection).note(now, by, "mark bad", thing)
+            await TokenStore(connection).note(now, by, "mark bad", thing)
         return found[0]
 
     async def _meant(self, replicas: Sequence[CatalogueReplica], bad: BadReplica) -> CatalogueReplica:
@@ -131,7 +131,7 @@ class BadReplicaReports:
         now = time.time()
         async with self._database.write() as connection:
             if await BadReplicaReportStore(connection).ignore(subject, now, by):
-                await AccessStore(connection).note(now, by, "ignore subject", subject)
+                await TokenStore(connection).note(now, by, "ignore subject", subject)
         await self._settle_all(subject)
         self._forecasting.news()
 
@@ -157,6 +157,6 @@ class BadReplicaReports:
                 raise NotFound(
                     f"the reports of {subject} are not ignored", "choose one listed by GET /broker/v1/ignored-subjects"
                 )
-            await AccessStore(connection).note(now, by, "stop ignoring subject", subject)
+            await TokenStore(connection).note(now, by, "stop ignoring subject", subject)
         await self._settle_all(subject)
         self._forecasting.news()

@@ -12,7 +12,7 @@ from typing import IO
 import orjson
 
 from broker.errors import BrokerError, Invalid, TooLarge
-from broker.models.access import Caller, Role
+from broker.models.callers import Caller, Role
 from broker.models.catalogue import CatalogueReplica, Dataset
 from broker.services.auth.quotas import Quotas
 from broker.services.catalogue.datasets import Catalogue

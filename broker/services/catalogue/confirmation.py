@@ -7,15 +7,15 @@ from urllib.parse import unquote
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.errors import Forbidden, NotFound
-from broker.models.access import Caller
+from broker.models.callers import Caller
 from broker.models.catalogue import ConfirmedReplica, UnconfirmedReplica
 from broker.models.names import split
 from broker.services.catalogue.enclosing import Enclosing, Enclosure, Readable, confirmed
-from broker.storage.access import AccessStore
 from broker.storage.collections import CollectionStore
 from broker.storage.database import Database, retried
 from broker.storage.places import Placed, PlaceStore
 from broker.storage.registrations import Registrations, ReplicaRegistration, Stated
+from broker.storage.tokens import TokenStore
 
 __all__ = ["Confirming"]
 
@@ -70,7 +70,7 @@ class Confirming:
             for one in named:
                 for stated in _meant(one, known.get(one.dataset, ()), placed, enclosing, readable, caller):
                     await _confirm(connection, stated, placed[stated.endpoint], caller)
-                await AccessStore(connection).note(
+                await TokenStore(connection).note(
                     now, caller.subject, "confirm replica", f"{one.dataset} at {one.url}"[:500]
                 )
 

@@ -11,17 +11,17 @@ from typing import NamedTuple
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.errors import BrokerError, Conflict, NotFound
-from broker.models.access import Caller, Role
+from broker.models.callers import Caller, Role
 from broker.models.catalogue import CatalogueReplica, Dataset
 from broker.services.catalogue.enclosing import visible_replicas
 from broker.services.catalogue.formats import CatalogueEntry
 from broker.services.network.places import Places
-from broker.storage.access import AccessStore
 from broker.storage.bad_replica_reports import BadReplicaReportStore
 from broker.storage.catalogue import CatalogueStore as Stored
 from broker.storage.catalogue import Registrar, StoredDataset
 from broker.storage.collections import CollectionStore
 from broker.storage.database import Database, retried
+from broker.storage.tokens import TokenStore
 
 __all__ = ["Catalogue", "StoredEntries"]
 
@@ -79,7 +79,7 @@ class Catalogue:
             mentioned = [each for entry in accepted for each in entry.mentioned]
             changed += await stored.put_replicas(mentioned, now, registrar, True)
             if new_datasets:
-                await AccessStore(connection).note(now, by, note, _counted(new_datasets))
+                await TokenStore(connection).note(now, by, note, _counted(new_datasets))
         return StoredEntries(changed, refused)
 
     async def put(self, by: str, dataset: Dataset) -> Dataset:
@@ -105,7 +105,7 @@ class Catalogue:
             await stored.put_replicas([replica], now, await _registrar(connection, by, role))
             if judged:  # a new available replica is no curator's judgement
                 await BadReplicaReportStore(connection).judge(by, [replica], now)
-            await AccessStore(connection).note(now, by, f"put replica {replica.state}", _named(replica))
+            await TokenStore(connection).note(now, by, f"put replica {replica.state}", _named(replica))
         return replica
 
     async def dataset(self, name: str, caller: Caller | None = None) -> tuple[Dataset, list[CatalogueReplica]]:
@@ -176,7 +176,7 @@ class Catalogue:
         async with self._database.write() as connection:
             if not await Stored(connection).remove(name):
                 raise _no_dataset(name)
-            await AccessStore(connection).note(time.time(), by, "remove dataset", name)
+            await TokenStore(connection).note(time.time(), by, "remove dataset", name)
 
     @retried
     async def remove_replica(self, by: str, name: str, endpoint: str) -> None:
@@ -187,7 +187,7 @@ class Catalogue:
                     f"there is no replica of {name} at {endpoint}",
                     f"choose one listed by GET /broker/v1/datasets/{name}",
                 )
-            await AccessStore(connection).note(time.time(), by, "remove replica", f"{name} at {endpoint}")
+            await TokenStore(connection).note(time.time(), by, "remove replica", f"{name} at {endpoint}")
 
 
 async def _registrar(connection: AsyncConnection, by: str, role: Role) -> Registrar:

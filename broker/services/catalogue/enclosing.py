@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from broker.models.access import Caller
+from broker.models.callers import Caller
 from broker.models.catalogue import CatalogueReplica, Endpoint
 from broker.models.collections import AccessRule, Collection
 from broker.models.names import split

@@ -9,8 +9,8 @@ from urllib.parse import quote, urlsplit
 
 from broker.config.settings import Settings
 from broker.errors import NotFound
-from broker.models.access import Caller
 from broker.models.base import Fault
+from broker.models.callers import Caller
 from broker.models.catalogue import address
 from broker.models.depots import RouteTime
 from broker.models.forecasts import Quantiles, RankedReplica, Resolved

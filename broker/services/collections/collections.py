@@ -8,16 +8,16 @@ from uuid import UUID, uuid4
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.errors import Forbidden, NoCollection, NotFound, NotGranted
-from broker.models.access import Caller
+from broker.models.callers import Caller
 from broker.models.collections import AccessRule, Collection, NewCollection, NewRule
 from broker.models.identities import named
 from broker.models.identities import number as numbered
 from broker.services.auth.permissions import Reach, granted
 from broker.services.collection_paths import normal
-from broker.storage.access import AccessStore
 from broker.storage.collections import CollectionStore as Stored
 from broker.storage.database import Database, retried
 from broker.storage.subjects import IdentityStore
+from broker.storage.tokens import TokenStore
 
 __all__ = ["CollectionUse", "Collections", "VisibleCollection"]
 
@@ -107,7 +107,7 @@ class Collections:
         async with self._database.write() as connection:
             stored = Stored(connection)
             number = await stored.put(uuid4(), by, new, now)
-            await AccessStore(connection).note(now, by, "put collection", new.name)
+            await TokenStore(connection).note(now, by, "put collection", new.name)
             return (await stored.all([str(number)]))[0]
 
     @retried
@@ -115,7 +115,7 @@ class Collections:
         """Remove a collection and its rules; no file is touched. :raises NotFound:"""
         async with self._database.write() as connection:
             await Stored(connection).remove((await self._called(connection, name)).id)
-            await AccessStore(connection).note(time.time(), by, "remove collection", name)
+            await TokenStore(connection).note(time.time(), by, "remove collection", name)
 
     async def called(self, name: str) -> Collection:
         """Return the collection with this name. :raises NotFound:"""
@@ -152,7 +152,7 @@ class Collections:
             fields = {name: getattr(collection, name) for name in NewCollection.model_fields}
             new = NewCollection(**{**fields, "description": description})
             await Stored(connection).put(number, collection.owner, new, time.time())
-            await AccessStore(connection).note(time.time(), caller.subject, "describe collection", collection.name)
+            await TokenStore(connection).note(time.time(), caller.subject, "describe collection", collection.name)
 
     @retried
     async def add_rule(self, caller: Caller, number: UUID, new: NewRule) -> AccessRule:
@@ -171,7 +171,7 @@ class Collections:
             description = (
                 f"{collection.name}: {rule.permissions} {path} to {rule.principal_type} {rule.principal}".rstrip()
             )
-            await AccessStore(connection).note(now, caller.subject, "grant", description)
+            await TokenStore(connection).note(now, caller.subject, "grant", description)
             rules = (await stored.rules([str(number)]))[str(number)]
         same = (rule.principal_type, rule.principal, path)
         return next(each for each in rules if (each.principal_type, each.principal, each.path) == same)
@@ -183,7 +183,7 @@ class Collections:
             collection, _ = await self._managed(connection, caller, number)
             if not await Stored(connection).remove_rule(number, str(rule)):
                 raise _no_rule(rule)
-            await AccessStore(connection).note(
+            await TokenStore(connection).note(
                 time.time(), caller.subject, "take back", f"{collection.name}: rule {rule}"
             )
 

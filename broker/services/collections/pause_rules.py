@@ -5,11 +5,11 @@ from collections.abc import Iterable, Sequence
 from uuid import UUID
 
 from broker.errors import NotFound, Paused
-from broker.models.access import Caller
+from broker.models.callers import Caller
 from broker.models.collections import Collection, PauseRule
-from broker.storage.access import AccessStore
 from broker.storage.collections import CollectionStore as Stored
 from broker.storage.database import Database, retried
+from broker.storage.tokens import TokenStore
 
 __all__ = ["PauseRules"]
 
@@ -44,7 +44,7 @@ class PauseRules:
         async with self._database.write() as connection:
             await Stored(connection).put_pause(rule)
             note = f"{rule.collection_id}: {' '.join(rule.operations)}"
-            await AccessStore(connection).note(time.time(), by, "put pause rule", note)
+            await TokenStore(connection).note(time.time(), by, "put pause rule", note)
         return rule
 
     @retried
@@ -53,7 +53,7 @@ class PauseRules:
         async with self._database.write() as connection:
             if not await Stored(connection).remove_pause(str(number)):
                 raise _none(number)
-            await AccessStore(connection).note(time.time(), by, "remove pause rule", str(number))
+            await TokenStore(connection).note(time.time(), by, "remove pause rule", str(number))
 
 
 def _none(number: UUID) -> NotFound:

@@ -5,7 +5,7 @@ import time
 from collections.abc import Sequence
 
 from broker.errors import Invalid, NotFound
-from broker.models.access import Caller, Role
+from broker.models.callers import Caller, Role
 from broker.models.decisions import DecisionsAccepted, Made, Regret, ReportedDecision, SourcePart, StoredDecision
 from broker.models.history import Pair
 from broker.services.forecasting.history import AHEAD

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from broker.errors import BrokerError
-from broker.models.access import Caller
+from broker.models.callers import Caller
 from broker.models.forecasts import Expected, ForecastRequest, Quantiles
 from broker.models.history import Pair
 from broker.services.auth.permissions import NOBODY

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy.exc import IntegrityError
 
 from broker.errors import Forbidden, Invalid
-from broker.models.access import Caller, Role
+from broker.models.callers import Caller, Role
 from broker.models.history import Ingested, Observed, TransferRecord
 from broker.services.auth.permissions import NOBODY
 from broker.services.auth.quotas import Quotas

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import IO
 
 from broker.errors import TooLarge, TooManyRequests
-from broker.models.access import Role
+from broker.models.callers import Role
 from broker.models.history import LineRefusal, LogChange, LogTaken, Observed
 from broker.services.forecasting.history import AHEAD, Transfers
 from broker.services.uploaded_files import Notes, Row, unpack

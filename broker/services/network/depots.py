@@ -8,12 +8,12 @@ import time
 from collections.abc import Mapping, Sequence
 
 from broker.errors import Forbidden, Invalid, NotFound
-from broker.models.access import Caller
+from broker.models.callers import Caller
 from broker.models.depots import IssuedDepotTicket, NewDepot, RegisteredDepot, WantedTickets
 from broker.services.network.places import Places
-from broker.storage.access import AccessStore
 from broker.storage.database import Database, retried
 from broker.storage.depots import DepotStore, StoredDepot
+from broker.storage.tokens import TokenStore
 from coalloc.depot.protocol.addresses import DestinationPattern
 from coalloc.depot.tickets import Ticket, key_of, sign
 
@@ -40,7 +40,7 @@ class Depots:
         """Create or change a depot. :raises NotFound: when its site does not exist"""
         async with self._database.write() as connection:
             await DepotStore(connection).put(depot)
-            await AccessStore(connection).note(time.time(), by, "put depot", depot.name)
+            await TokenStore(connection).note(time.time(), by, "put depot", depot.name)
         return await self.depot(depot.name)
 
     @retried
@@ -48,7 +48,7 @@ class Depots:
         """Remove a depot. :raises NotFound:"""
         async with self._database.write() as connection:
             await DepotStore(connection).remove(name)
-            await AccessStore(connection).note(time.time(), by, "remove depot", name)
+            await TokenStore(connection).note(time.time(), by, "remove depot", name)
 
     @retried
     async def issue(self, caller: Caller, wanted: WantedTickets) -> list[IssuedDepotTicket]:
@@ -69,7 +69,7 @@ class Depots:
             tickets.append(ticket_for(stored, caller.subject, to, wanted))
         async with self._database.write() as connection:
             thing = f"{', '.join(wanted.route)}: {', '.join(wanted.hosts)}"
-            await AccessStore(connection).note(time.time(), caller.subject, "issue depot tickets", thing)
+            await TokenStore(connection).note(time.time(), caller.subject, "issue depot tickets", thing)
         return tickets
 
     async def _stored(self) -> Mapping[str, StoredDepot]:

@@ -11,17 +11,17 @@ from itertools import islice
 from typing import NamedTuple
 
 from broker.errors import Forbidden, Invalid
-from broker.models.access import Caller
+from broker.models.callers import Caller
 from broker.models.catalogue import PORTS
 from broker.models.depots import ForwardingEntry, ForwardingInstructions, ReportedLeg, WantedTickets
 from broker.services.auth.quotas import Quotas
 from broker.services.network.depots import named_depot, ticket_for
 from broker.services.network.forwarding import LegForecast, forecast, path_from
 from broker.services.network.places import Places
-from broker.storage.access import AccessStore
 from broker.storage.database import Database, retried
 from broker.storage.depots import DepotStore, StoredDepot
 from broker.storage.legs import LegStore, StoredLeg
+from broker.storage.tokens import TokenStore
 from coalloc.depot.protocol.addresses import DestinationPattern, HostPort
 from coalloc.history.route_values import VALID_SECONDS
 
@@ -126,7 +126,7 @@ class DepotLegs:
     async def _note(self, subject: str, name: str) -> None:
         """Record that a caller other than the depot got its tickets."""
         async with self._database.write() as connection:
-            await AccessStore(connection).note(time.time(), subject, "get forwarding table", name)
+            await TokenStore(connection).note(time.time(), subject, "get forwarding table", name)
 
     async def _known(self) -> _Known:
         async with self._database.read() as connection:

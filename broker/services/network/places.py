@@ -8,17 +8,17 @@ from urllib.parse import urlsplit
 import structlog
 
 from broker.errors import BrokerError, Forbidden, Invalid, NotFound
-from broker.models.access import Caller, Role
+from broker.models.callers import Caller, Role
 from broker.models.catalogue import PORTS, Endpoint, Site
 from broker.models.collections import Collection
 from broker.services.addresses import policy_for
 from broker.services.auth.permissions import NOBODY, granted
 from broker.services.collection_paths import below
-from broker.storage.access import AccessStore
 from broker.storage.collections import CollectionStore
 from broker.storage.database import Database, retried
 from broker.storage.places import Placed
 from broker.storage.places import PlaceStore as Stored
+from broker.storage.tokens import TokenStore
 from coalloc.util.addresses import AddressClass, AddressPolicy, Network
 
 __all__ = ["Allowed", "Map", "Places"]
@@ -141,7 +141,7 @@ class Places:
         """Create or change a site."""
         async with self._database.write() as connection:
             await Stored(connection).put_site(site)
-            await AccessStore(connection).note(time.time(), by, "put site", site.name)
+            await TokenStore(connection).note(time.time(), by, "put site", site.name)
         self.look_again()
         return site
 
@@ -150,7 +150,7 @@ class Places:
         """Remove a site. :raises NotFound: :raises Conflict: when it has endpoints"""
         async with self._database.write() as connection:
             await Stored(connection).remove_site(name)
-            await AccessStore(connection).note(time.time(), by, "remove site", name)
+            await TokenStore(connection).note(time.time(), by, "remove site", name)
         self.look_again()
 
     @retried
@@ -179,7 +179,7 @@ class Places:
                         )
             await stored.put_endpoint(endpoint, opened=role == "admin")
             description = f"{endpoint.name}: may be given a proxy" if endpoint.delegate else endpoint.name
-            await AccessStore(connection).note(time.time(), by, "put endpoint", description)
+            await TokenStore(connection).note(time.time(), by, "put endpoint", description)
         self.look_again()
         return endpoint
 
@@ -188,7 +188,7 @@ class Places:
         """Remove an endpoint. :raises NotFound: :raises Conflict: when it has replicas or collections"""
         async with self._database.write() as connection:
             await Stored(connection).remove_endpoint(name)
-            await AccessStore(connection).note(time.time(), by, "remove endpoint", name)
+            await TokenStore(connection).note(time.time(), by, "remove endpoint", name)
         self.look_again()
 
     async def log_opened(self) -> None:

@@ -6,14 +6,14 @@ from itertools import permutations
 
 from broker.config.settings import Probing
 from broker.errors import Conflict, Forbidden, Invalid
-from broker.models.access import Caller
+from broker.models.callers import Caller
 from broker.models.catalogue import Endpoint
 from broker.models.history import Pair
 from broker.services.network.places import Places
-from broker.storage.access import AccessStore
 from broker.storage.database import Database, retried
 from broker.storage.probes import EndpointLink
 from broker.storage.probes import ProbeStore as Stored
+from broker.storage.tokens import TokenStore
 
 __all__ = ["Probes", "possible_links"]
 
@@ -53,7 +53,7 @@ class Probes:
         now = time.time()
         async with self._database.write() as connection:
             if await Stored(connection).request(source, sink, subject, now):
-                await AccessStore(connection).note(now, subject, "want probe", f"{source} to {sink}")
+                await TokenStore(connection).note(now, subject, "want probe", f"{source} to {sink}")
 
 
 def possible_links(endpoints: Iterable[Endpoint]) -> list[EndpointLink]:

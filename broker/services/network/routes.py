@@ -6,7 +6,7 @@ from statistics import median_low
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from broker.models.access import Caller
+from broker.models.callers import Caller
 from broker.models.depots import ExpectedRoute, ReportedRoute, RouteTime
 from broker.services.auth.quotas import Quotas
 from broker.storage.database import Database, retried

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from pydantic import ValidationError
 
 from broker.errors import Invalid, TooLarge
-from broker.models.access import Caller
+from broker.models.callers import Caller
 from broker.models.catalogue import Endpoint
 from broker.models.forecasts import Expected, ForecastRequest
 from broker.models.plans import FlowsRequest

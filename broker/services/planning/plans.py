@@ -1,7 +1,7 @@
 """Plans for fetching a dataset, computed by the code of `coget plan`."""
 
 from broker.errors import Conflict, NotFound
-from broker.models.access import Caller
+from broker.models.callers import Caller
 from broker.models.forecasts import Resolved
 from broker.models.plans import DatasetPlan, PlanRequest, ReplicaShare
 from broker.services.auth.permissions import NOBODY

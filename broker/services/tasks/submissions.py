@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from uuid import UUID
 
 from broker.errors import Forbidden, Invalid, NoCollection
-from broker.models.access import Caller
+from broker.models.callers import Caller
 from broker.models.collections import Collection
 from broker.models.submissions import Submission
 from broker.models.tasks import Item, NewTask, Options

@@ -4,14 +4,14 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from broker.errors import Conflict, Invalid, NoTask
-from broker.models.access import Caller
+from broker.models.callers import Caller
 from broker.models.tasks import Event, NewTask, Task, WorkKind
 from broker.models.work import PlannedWork
-from broker.storage.access import AccessStore
 from broker.storage.database import Database, retried
 from broker.storage.dialects import read_clock
 from broker.storage.tasks import CountedTasks, FinishedWork, TaskFilter
 from broker.storage.tasks import TaskStore as Stored
+from broker.storage.tokens import TokenStore
 
 __all__ = ["TaskReceipt", "Tasks"]
 
@@ -90,7 +90,7 @@ class Tasks:
                     f"{name} {value}" for name, value in (("label", label), ("deadline", deadline)) if value
                 )
                 await stored.note([(number, Event(now, "CHANGED", False, "changed by an admin", description))])
-                await AccessStore(connection).note(now, caller.subject, "change task", number)
+                await TokenStore(connection).note(now, caller.subject, "change task", number)
             return task
 
     @retried
@@ -111,7 +111,7 @@ class Tasks:
                 return False
             await stored.note([(number, Event(now, "CANCELED", False, "canceled", reason))])
             if admin:
-                await AccessStore(connection).note(now, caller.subject, "cancel task", number)
+                await TokenStore(connection).note(now, caller.subject, "cancel task", number)
         return True
 
     @retried
@@ -127,7 +127,7 @@ class Tasks:
                 now, "PAUSED" if stops else "UNPAUSED", False, "paused" if stops else "resumed", message or ""
             )
             await stored.note([(number, event)])
-            await AccessStore(connection).note(now, caller.subject, "pause task" if stops else "resume task", number)
+            await TokenStore(connection).note(now, caller.subject, "pause task" if stops else "resume task", number)
         if not stops:
             self._new_work("")
         return True

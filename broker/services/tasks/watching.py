@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 import structlog
 
 from broker.errors import TooManyRequests, Unavailable
-from broker.models.access import Caller
+from broker.models.callers import Caller
 from broker.models.collections import Collection
 from broker.models.submissions import TaskRecord
 from broker.models.tasks import Task

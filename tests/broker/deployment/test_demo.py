@@ -27,7 +27,7 @@ from broker.demo.sharing import DemoServer, shared
 from broker.demo.traffic import DemoTransfer, transfers
 from broker.demo.world import DAY, PEOPLE, PROBER, DemoLink, Story, World, world
 from broker.factory import Factory
-from broker.models.access import Caller
+from broker.models.callers import Caller
 from broker.models.decisions import Range
 from broker.reports.registry import REPORTS
 from broker.storage.database import addressed
@@ -285,7 +285,7 @@ async def test_the_demo_data_is_stored_like_real_data(database):
         failed = next(task for task in page.tasks if task.status == "FAILED" and not task.canceled)
         events, _ = await factory.tasks.events(caller, failed.id, None, 100, 0)
         assert [event.code for event in events][0 :: len(events) - 1] == ["FAILED", "STARTED"]
-        entries = await factory.access.audit(None, 1000)
+        entries = await factory.tokens.audit(None, 1000)
         assert [entry.at for entry in entries] == sorted((entry.at for entry in entries), reverse=True)
         assert {"put site", "import", "mark bad", "pause task"} <= {entry.action for entry in entries}
     finally:

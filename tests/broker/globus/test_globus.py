@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import pytest
 
-from broker.models.access import NewToken
+from broker.models.callers import NewToken
 from broker.models.identities import identity
 
 V = "/v0.10"
@@ -14,7 +14,7 @@ EVERYBODY = {"principal_type": "all_authenticated_users", "permissions": "rw"}
 
 
 async def somebody(broker, subject, role="transfer"):
-    issued = await broker.factory.access.issue("tests", NewToken(subject=subject, role=role))
+    issued = await broker.factory.tokens.issue("tests", NewToken(subject=subject, role=role))
     return broker.with_headers({"Authorization": f"Bearer {issued.token}"})
 
 

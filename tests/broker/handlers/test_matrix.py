@@ -12,12 +12,12 @@ from fastapi.routing import iter_route_contexts
 
 from broker.config.settings import Settings
 from broker.dependencies.route_policies import Guarded, Open, checked
-from broker.models.access import ROLES, NewToken, Role
+from broker.models.callers import ROLES, NewToken, Role
 from broker.models.identities import identity
 from broker.models.oauth import ALL, KNOWN, TRANSFER, VIEW_CONSENTS, VIEW_IDENTITIES, VIEW_IDENTITY_SET
 from broker.schema.access import tokens
-from broker.services.auth.access import hashed
 from broker.services.auth.attempts import Attempts
+from broker.services.auth.tokens import hashed
 from broker.storage.database import addressed
 from broker.storage.migration import upgrade
 from tests.broker.conftest import Broker, running
@@ -81,7 +81,7 @@ def _bearing(name: str, token: str, role: Role | None, scopes: set[str] | None =
 
 
 async def _issued(broker: Broker, role: Role, subject: str = "") -> str:
-    return (await broker.factory.access.issue("tests", NewToken(subject=subject or f"a-{role}", role=role))).token
+    return (await broker.factory.tokens.issue("tests", NewToken(subject=subject or f"a-{role}", role=role))).token
 
 
 async def _principals(broker: Broker) -> list[Principal]:

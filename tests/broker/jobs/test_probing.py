@@ -10,7 +10,7 @@ import pytest
 from broker.config.settings import Probing, Settings, configured
 from broker.errors import Conflict, Forbidden, Invalid, NotFound
 from broker.jobs.probing import STALE, Prober, due
-from broker.models.access import Caller
+from broker.models.callers import Caller
 from broker.models.history import Pair
 from broker.services.network.probes import Probes
 from broker.storage.lanes import LaneStore

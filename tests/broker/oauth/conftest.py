@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 import httpx
 import pytest
 
-from broker.models.access import NewToken
+from broker.models.callers import NewToken
 from tests.broker.conftest import HERE, Broker
 from tests.support.browser import Page
 
@@ -89,7 +89,7 @@ async def native(broker: Broker) -> Program:
 
 @pytest.fixture
 async def ann(broker: Broker) -> str:
-    return (await broker.factory.access.issue("tests", NewToken(subject="ann", role="transfer", site="CERN"))).token
+    return (await broker.factory.tokens.issue("tests", NewToken(subject="ann", role="transfer", site="CERN"))).token
 
 
 async def whoami(broker: Broker, token: str) -> httpx.Response:

@@ -5,7 +5,7 @@ import time
 import httpx
 import pytest
 
-from broker.models.access import NewToken
+from broker.models.callers import NewToken
 from tests.broker.conftest import Broker
 from tests.broker.oauth.conftest import Program
 
@@ -14,8 +14,8 @@ W = "/broker/v1/whoami"
 
 async def _ended(broker: Broker, subject: str) -> str:
     """A revoked token."""
-    issued = await broker.factory.access.issue("tests", NewToken(subject=subject))
-    await broker.factory.access.revoke("tests", issued.id)
+    issued = await broker.factory.tokens.issue("tests", NewToken(subject=subject))
+    await broker.factory.tokens.revoke("tests", issued.id)
     return issued.token
 
 
@@ -30,16 +30,16 @@ async def test_made_up_tokens_are_limited_and_expired_ones_still_get_401(broker)
     assert [await _asked(client, f"cogetb_{i}") for i in range(40)] == [401] * 30 + [429] * 10
     assert [await _asked(client, mine) for _ in range(40)] == [401] * 30 + [429] * 10
     assert await _asked(client, others) == 401
-    good = await broker.factory.access.issue("tests", NewToken(subject="carl"))
+    good = await broker.factory.tokens.issue("tests", NewToken(subject="carl"))
     assert await _asked(client, good.token) == 200
 
 
 async def test_a_token_that_has_expired_is_none_that_is_made_up(broker, monkeypatch):
     client = broker.with_headers({})
-    issued = await broker.factory.access.issue("tests", NewToken(subject="ann", days=1))
+    issued = await broker.factory.tokens.issue("tests", NewToken(subject="ann", days=1))
     assert [await _asked(client, f"x{i}") for i in range(31)][-1] == 429
     later = time.time() + 2 * 86_400
-    monkeypatch.setattr("broker.services.auth.access.time.time", lambda: later)
+    monkeypatch.setattr("broker.services.auth.tokens.time.time", lambda: later)
     assert await _asked(client, issued.token) == 401
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import jwt
 
-from broker.models.access import NewToken
+from broker.models.callers import NewToken
 from broker.models.identities import identity
 from broker.models.oauth import VIEW_CONSENTS
 from tests.broker.conftest import HERE
@@ -61,7 +61,7 @@ async def test_identities_are_found_by_name_and_by_number(broker, program, ann):
 
 async def test_consents_list_the_granted_scopes_of_the_users_own_programs(broker, program, native, ann):
     one, other = await program.login(ann), await native.login(ann, scope=f"{ALL} {VIEW_CONSENTS}", access_type=None)
-    bob = (await broker.factory.access.issue("tests", NewToken(subject="bob", role="transfer"))).token
+    bob = (await broker.factory.tokens.issue("tests", NewToken(subject="bob", role="transfer"))).token
     await Program(broker, program.number, program.secret).login(bob)
     mine = f"/v2/api/identities/{identity('ann')}/consents"
 

@@ -7,7 +7,7 @@ import pytest
 import sqlalchemy as sa
 
 from broker.errors import OAuthRefused
-from broker.models.access import Caller
+from broker.models.callers import Caller
 from broker.models.oauth import Code
 from broker.services.auth.grants import IssuedTokens
 from broker.services.auth.logins import WORD

@@ -7,7 +7,7 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 
 from broker.config.settings import Settings
-from broker.models.access import NewToken
+from broker.models.callers import NewToken
 from broker.models.identities import identity
 from broker.models.oauth import PAGES, TRANSFER
 from tests.broker.conftest import HERE, running
@@ -46,7 +46,7 @@ async def test_a_token_is_accepted_only_within_its_scopes(broker, program, ann):
 async def test_tokens_made_during_a_revocation_are_revoked_too(broker, admin, program, ann):
     for _ in range(5):
         refresh = (await program.login(ann))["transfer.api.globus.org"]["refresh_token"]
-        login = max(each.id for each in await broker.factory.access.tokens() if each.kind == "login")
+        login = max(each.id for each in await broker.factory.tokens.all() if each.kind == "login")
         asked = [program.ask(grant_type="refresh_token", refresh_token=refresh) for _ in range(6)]
         ended = admin.delete(f"/broker/v1/tokens/{login}")
         *answers, status = await asyncio.gather(*asked, ended)
@@ -57,7 +57,7 @@ async def test_tokens_made_during_a_revocation_are_revoked_too(broker, admin, pr
 
 
 async def test_tokens_do_not_outlive_the_pasted_token(broker, program):
-    issued = await broker.factory.access.issue("tests", NewToken(subject="ann", days=0.5))
+    issued = await broker.factory.tokens.issue("tests", NewToken(subject="ann", days=0.5))
     tokens = (await program.login(issued.token))["transfer.api.globus.org"]
     assert tokens["expires_in"] <= 43_200
     fresh = (await program.ask(grant_type="refresh_token", refresh_token=tokens["refresh_token"])).json()
@@ -175,7 +175,7 @@ async def test_expired_tokens_are_deleted_before_the_tokens_that_issued_them(bro
         monkeypatch.setattr("broker.services.auth.grants.time.time", lambda days=later: now + 400 * 86_400 * days)
         robot, _ = await broker.factory.clients.make("tests", f"robot{later}", "reader")
         await grants.own(robot, "openid")
-    tokens = await broker.factory.access.tokens()
+    tokens = await broker.factory.tokens.all()
     assert [each.kind for each in tokens if each.subject == "ann"] == ["token"]
 
 

@@ -4,7 +4,7 @@ import httpx
 import pytest
 
 from broker.jobs.scoring import Scoring
-from broker.models.access import NewToken
+from broker.models.callers import NewToken
 from tests.broker.conftest import HERE, Broker
 from tests.support.browser import Page
 
@@ -48,13 +48,13 @@ def sitting(broker: Broker) -> Sitting:
 @pytest.fixture
 async def root(broker: Broker) -> str:
     """An admin's token."""
-    return (await broker.factory.access.issue("tests", NewToken(subject="root", role="admin"))).token
+    return (await broker.factory.tokens.issue("tests", NewToken(subject="root", role="admin"))).token
 
 
 @pytest.fixture
 async def ann(broker: Broker) -> str:
     """A user's token."""
-    return (await broker.factory.access.issue("tests", NewToken(subject="ann", role="transfer", site="CERN"))).token
+    return (await broker.factory.tokens.issue("tests", NewToken(subject="ann", role="transfer", site="CERN"))).token
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import pytest
 
 from broker.config.settings import Probing, Settings
-from broker.models.access import NewToken
+from broker.models.callers import NewToken
 from tests.broker.conftest import HERE, running
 from tests.broker.reports.conftest import Sitting
 
@@ -24,7 +24,7 @@ async def seated(database):
 
 async def _at(broker, role: str) -> Sitting:
     sitting = Sitting(broker)
-    token = (await broker.factory.access.issue("tests", NewToken(subject=f"a-{role}", role=role))).token
+    token = (await broker.factory.tokens.issue("tests", NewToken(subject=f"a-{role}", role=role))).token
     await sitting.login(token, "/reports/drift")
     return sitting
 

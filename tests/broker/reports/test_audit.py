@@ -5,7 +5,7 @@ import time
 import pytest
 
 from broker.reports import audit
-from broker.storage.access import AccessStore
+from broker.storage.tokens import TokenStore
 from tests.support.browser import Page
 
 MANY = 7
@@ -18,7 +18,7 @@ async def noted(broker, monkeypatch):
     async with broker.factory.database.write() as connection:
         for number in range(MANY):
             action = "put site" if number % 2 else "remove site"
-            await AccessStore(connection).note(time.time(), "zoe" if number else "yan", action, f"<b>{number}</b>")
+            await TokenStore(connection).note(time.time(), "zoe" if number else "yan", action, f"<b>{number}</b>")
 
 
 def _things(page: Page) -> list[str]:

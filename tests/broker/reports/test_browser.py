@@ -19,7 +19,7 @@ from broker.demo.filling import fill
 from broker.demo.world import World, world
 from broker.factory import Factory
 from broker.jobs.scoring import Scoring
-from broker.models.access import NewToken
+from broker.models.callers import NewToken
 from broker.reports.registry import REPORTS
 from broker.storage.database import addressed
 from broker.storage.migration import upgrade
@@ -87,7 +87,7 @@ async def _filled(database: str) -> list[str]:
             await scoring.step()
         roles = (("root", "admin"), ("ann", "transfer"), ("eve", "transfer"))
         new = [NewToken(subject=subject, role=role) for subject, role in roles]
-        return [(await factory.access.issue("tests", each)).token for each in new]
+        return [(await factory.tokens.issue("tests", each)).token for each in new]
     finally:
         await factory.database.close()
 

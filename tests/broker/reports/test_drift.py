@@ -5,7 +5,7 @@ import time
 import pytest
 
 from broker.config.settings import Probing, Settings
-from broker.models.access import Caller
+from broker.models.callers import Caller
 from broker.models.history import Pair
 from broker.reports.archive import Scope
 from broker.reports.drift import DriftQuery, drifts, make

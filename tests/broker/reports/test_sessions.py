@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from broker.config.settings import Settings
-from broker.models.access import NewToken
+from broker.models.callers import NewToken
 from tests.broker.conftest import HERE, running
 from tests.broker.oauth.conftest import PKCE
 from tests.broker.reports.conftest import Sitting
@@ -59,7 +59,7 @@ async def test_the_cookie_is_kept_from_scripts_and_other_sites_and_only_its_hash
 
 async def test_behind_tls_the_cookie_is_bound_to_the_host(database):
     async with running(Settings(database, public_url="https://broker.example")) as broker:
-        token = (await broker.factory.access.issue("tests", NewToken(subject="root", role="admin"))).token
+        token = (await broker.factory.tokens.issue("tests", NewToken(subject="root", role="admin"))).token
         sitting = Sitting(broker)
         sitting.client.base_url = httpx.URL("https://broker.example")
         await sitting.login(token)

@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 import httpx
 import pytest
 
-from broker.models.access import Caller
+from broker.models.callers import Caller
 from broker.models.lanes import CollectionPair, LaneTuning
 from broker.models.tasks import Event, Item, NewTask, Options
 from broker.storage.decisions import WEEK, DecisionFilter, DecisionStore

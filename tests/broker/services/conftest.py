@@ -12,7 +12,7 @@ import pytest
 
 from broker.background import worker_of
 from broker.config.settings import Settings
-from broker.models.access import NewToken
+from broker.models.callers import NewToken
 from tests.broker.conftest import Broker, running
 from tests.broker.worlds import Folder, Servers
 from tests.support.waiting import until
@@ -44,7 +44,7 @@ class World(NamedTuple):
 
 
 async def somebody(broker: Broker, subject: str, role: str = "transfer") -> httpx.AsyncClient:
-    issued = await broker.factory.access.issue("tests", NewToken(subject=subject, role=role))
+    issued = await broker.factory.tokens.issue("tests", NewToken(subject=subject, role=role))
     return broker.with_headers({"Authorization": f"Bearer {issued.token}"})
 
 

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from broker.config.settings import Settings
 from broker.factory import Factory
 from broker.jobs.following import Rolling
-from broker.models.access import NewToken
+from broker.models.callers import NewToken
 from broker.models.history import Observed
 from broker.schema.reports import traffic
 from broker.storage import traffic as stored
@@ -197,7 +197,7 @@ NEWEST = "UPDATE pairs SET newest_id = (SELECT max(id) FROM observations WHERE p
 async def filled(url: str, doubled: int) -> str:
     """Create 100 uncounted transfers and double them several times; return the token of an admin."""
     factory = Factory.of(Settings(url), compiled=False)
-    issued = await factory.access.issue("tests", NewToken(subject="ann", role="admin"))
+    issued = await factory.tokens.issue("tests", NewToken(subject="ann", role="admin"))
     await factory.transfers.take("ann", [Observed(**each) for each in reports(0, 100)])
     async with factory.database.write() as connection:
         for statement in [DOUBLED] * doubled + [NEWEST]:

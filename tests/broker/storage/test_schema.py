@@ -17,9 +17,9 @@ import sqlalchemy as sa
 from broker.config.settings import Settings
 from broker.errors import Invalid, Unavailable
 from broker.factory import Factory
-from broker.models.access import Caller
+from broker.models.callers import Caller
 from broker.schema.tasks import tasks, work
-from broker.services.auth.access import hashed
+from broker.services.auth.tokens import hashed
 from broker.storage import migration
 from broker.storage.database import addressed
 from broker.storage.migration import check, differences, upgrade
@@ -65,7 +65,7 @@ def test_tokens_of_the_first_version_are_good_after_an_upgrade(empty_database):
     async def ask() -> Caller:
         factory = Factory.of(Settings(empty_database), compiled=False)
         try:
-            return await factory.access.caller("cogetb_old")
+            return await factory.tokens.caller("cogetb_old")
         finally:
             await factory.database.close()
 

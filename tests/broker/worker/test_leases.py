@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.errors import Unavailable
 from broker.factory import Announcements
-from broker.models.access import Caller
+from broker.models.callers import Caller
 from broker.models.tasks import Item, NewTask
 from broker.models.work import PlannedWork, WorkResult
 from broker.services.auth.quotas import Quotas

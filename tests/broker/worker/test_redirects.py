@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import pytest
 
-from broker.models.access import Caller
+from broker.models.callers import Caller
 from broker.models.catalogue import CatalogueReplica, Dataset, Endpoint
 from broker.models.collections import NewCollection
 from broker.models.tasks import Item

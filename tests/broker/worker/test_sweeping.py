@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from broker.models.access import Caller
+from broker.models.callers import Caller
 from broker.models.tasks import Item
 from broker.models.work import PlannedWork, WorkResult
 from broker.storage import ended_tasks

@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.factory import Announcements
 from broker.handlers.globus import task_documents
-from broker.models.access import Caller
+from broker.models.callers import Caller
 from broker.models.lanes import LaneCandidate
 from broker.models.subjects import Usernames
 from broker.models.tasks import Details, Item, NewTask, Options, Work

@@ -23,6 +23,7 @@ from coalloc.schedule.events import (
     Ready,
     Received,
     Rejected,
+    SourceLimit,
     Started,
     Tick,
     Waiting,
@@ -256,6 +257,13 @@ class AnyOrder(RuleBasedStateMachine):
             without = [i for i, server in enumerate(self.servers) if server.state == "open" and not server.copies]
             self.tick(tuple(sorted(wanted & set(without))))
         self.now = max(self.now, until)
+
+    @precondition(lambda self: self.end is None)
+    @rule(most=st.integers(1, 6))
+    def limit(self, most) -> None:
+        """Use more or fewer sources from now on."""
+        self.most = most
+        self.tell(SourceLimit(self.now, most))
 
     @precondition(lambda self: self.end == "done" and self.size)
     @rule(suspects=st.sets(st.integers(0, 5), min_size=1), merely=st.booleans())

@@ -5,7 +5,18 @@ import pytest
 from coalloc.model import Estimate, PathState
 from coalloc.schedule.actions import Abandon, Close, Connect, Done, Fetch, GiveUp, Shorten, Wake, Widen
 from coalloc.schedule.connections import LINGER
-from coalloc.schedule.events import Failed, Finished, Held, Ready, Received, Rejected, Started, Tick, Waiting
+from coalloc.schedule.events import (
+    Failed,
+    Finished,
+    Held,
+    Ready,
+    Received,
+    Rejected,
+    SourceLimit,
+    Started,
+    Tick,
+    Waiting,
+)
 from coalloc.schedule.pauses import TRIES
 from coalloc.schedule.policies import make
 from coalloc.schedule.scheduler import SOON, TICK, IllegalEventError
@@ -33,6 +44,18 @@ def test_shares_are_given_at_the_first_answer():
     assert 5 * MB < fetch.end < 5.1 * MB  # the other has not answered: it is assumed to be a little behind
     (other,) = kinds(machine.handle(Ready(0.2, 1)), Fetch)
     assert (other.start, other.end) == (fetch.end, 10 * MB)
+
+
+def test_a_lower_limit_ends_the_copies_of_the_last_source_and_a_higher_one_connects_it_again():
+    machine = scheduler()
+    machine.handle(Ready(0.1, 0))
+    (other,) = kinds(machine.handle(Ready(0.2, 1)), Fetch)
+    actions = machine.handle(SourceLimit(0.5, 1))
+    assert Abandon(other.copy) in actions
+    assert Close(1, temporary=True) in actions
+    assert (other.start, other.end) in list(machine.state.unassigned)
+    assert machine.state.sources[1].status == "spare"
+    assert Connect(1) in machine.handle(SourceLimit(1.0, 2))
 
 
 def test_a_far_source_has_its_streams_before_it_is_asked_for_anything():

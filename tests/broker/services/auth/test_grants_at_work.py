@@ -10,7 +10,7 @@ import httpx
 import pytest
 import sqlalchemy as sa
 
-from broker.models.access import NewToken
+from broker.models.callers import NewToken
 from broker.models.identities import identity
 from broker.storage import migration
 from broker.storage.database import addressed
@@ -73,7 +73,7 @@ async def test_a_grant_that_was_taken_back_moves_no_bytes(world, name, left):
 
 
 async def test_a_token_that_was_revoked_moves_no_bytes(world):
-    issued = await world.broker.factory.access.issue("tests", NewToken(subject="ann", role="transfer"))
+    issued = await world.broker.factory.tokens.issue("tests", NewToken(subject="ann", role="transfer"))
     ann = world.broker.with_headers({"Authorization": f"Bearer {issued.token}"})
     number = await _waiting(world, ann)
     assert (await world.admin.delete(f"/broker/v1/tokens/{issued.id}")).status_code == 204
@@ -81,7 +81,7 @@ async def test_a_token_that_was_revoked_moves_no_bytes(world):
 
 
 async def test_a_task_fails_after_its_owner_loses_the_admin_role(world):
-    chief = await world.broker.factory.access.issue("tests", NewToken(subject="chief", role="admin"))
+    chief = await world.broker.factory.tokens.issue("tests", NewToken(subject="chief", role="admin"))
     number = await _waiting(world, world.broker.with_headers({"Authorization": f"Bearer {chief.token}"}))
     assert (await world.admin.delete(f"/broker/v1/tokens/{chief.id}")).status_code == 204
     await _fails(world, number, "chief may not continue")

@@ -17,7 +17,7 @@ import pytest
 from broker.config.identity_providers import IntrospectionSettings, Issuer
 from broker.config.settings import Settings, configured
 from broker.errors import Invalid
-from broker.models.access import NewToken
+from broker.models.callers import NewToken
 from broker.models.subjects import Foreign
 from broker.storage.database import addressed
 from broker.storage.migration import upgrade
@@ -30,8 +30,8 @@ TRANSFER = "urn:globus:auth:scope:transfer.api.globus.org:all"
 ROLES = {TRANSFER: "transfer"}
 ELSEWHERE = """#!{python}
 import sys
-from broker.services.auth import access
-access.PREFIX = "elsewhere_"
+from broker.services.auth import tokens
+tokens.PREFIX = "elsewhere_"
 from broker.cli import main
 sys.argv[0] = "coget-broker"
 main()
@@ -141,7 +141,7 @@ async def test_an_answer_is_believed_for_a_moment(broker, server):
     assert (await _asked(broker, token))[0] == 200
     assert before < server.asked() <= before + 5
     count = server.asked()
-    known = broker.factory.access._introspection._known
+    known = broker.factory.tokens._introspection._known
     known.update({key: each._replace(until=time.time() - 1) for key, each in known.items()})
     assert (await _asked(broker, token))[0] == 401
     assert (await _asked(broker, token))[0] == 401
@@ -150,7 +150,7 @@ async def test_an_answer_is_believed_for_a_moment(broker, server):
 
 async def test_our_own_tokens_are_not_introspected(broker, server):
     before = server.asked()
-    ours = await broker.factory.access.issue("tests", NewToken(subject="ann", role="reader"))
+    ours = await broker.factory.tokens.issue("tests", NewToken(subject="ann", role="reader"))
     assert (await _asked(broker, ours.token))[1]["subject"] == "ann"
     assert (await _asked(broker, "cogetb_wrong"))[0] == 401
     assert server.asked() == before

@@ -14,11 +14,11 @@ import sqlalchemy as sa
 
 from broker.config.settings import Settings, configured
 from broker.errors import BrokerError
-from broker.models.access import NewToken
+from broker.models.callers import NewToken
 from broker.models.identities import identity
 from broker.models.oauth import ALL, AUTH, TRANSFER
 from broker.models.subjects import Foreign
-from broker.services.auth.access import hashed
+from broker.services.auth.tokens import hashed
 from broker.storage import migration
 from broker.storage.database import addressed
 from broker.storage.migration import upgrade
@@ -313,7 +313,7 @@ async def test_reserved_subjects_get_no_token_or_client(broker, admin, subject):
     with pytest.raises(BrokerError):
         await broker.factory.clients.make("tests", subject, "reader")
     with pytest.raises(BrokerError):
-        await broker.factory.access.issue("tests", NewToken.model_construct(subject=subject, role="reader", days=None))
+        await broker.factory.tokens.issue("tests", NewToken.model_construct(subject=subject, role="reader", days=None))
 
 
 @pytest.mark.parametrize("words", [("token", "create"), ("client", "create", "--role", "reader"), ("client", "create")])

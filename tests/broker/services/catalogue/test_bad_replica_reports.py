@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from broker.cli import broker as command
 from broker.config.settings import Settings
-from broker.models.access import NewToken
+from broker.models.callers import NewToken
 from broker.services.catalogue.bad_replica_reports import changed_states
 from broker.services.forecasting import forecasts
 from broker.services.forecasting.per_subject import MOST, OWN, middle_of
@@ -33,7 +33,7 @@ def patient(monkeypatch):
 
 
 async def user(broker, subject, role="transfer", site="FNAL"):
-    issued = await broker.factory.access.issue("tests", NewToken(subject=subject, role=role, site=site))
+    issued = await broker.factory.tokens.issue("tests", NewToken(subject=subject, role=role, site=site))
     return broker.with_headers({"Authorization": f"Bearer {issued.token}"})
 
 

@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import pytest
 
-from broker.models.access import Caller
+from broker.models.callers import Caller
 from broker.models.catalogue import Endpoint
 from broker.models.collections import AccessRule, Collection
 from broker.services.catalogue.enclosing import Enclosing, Readable

@@ -4,7 +4,7 @@ from uuid import uuid4
 
 import pytest
 
-from broker.models.access import NewToken
+from broker.models.callers import NewToken
 from broker.models.identities import identity
 
 OWN = "/broker/v1/collections"
@@ -31,7 +31,7 @@ async def collection(admin, disk):
 
 
 async def somebody(broker, subject, role="transfer"):
-    issued = await broker.factory.access.issue("tests", NewToken(subject=subject, role=role))
+    issued = await broker.factory.tokens.issue("tests", NewToken(subject=subject, role=role))
     return broker.with_headers({"Authorization": f"Bearer {issued.token}"})
 
 

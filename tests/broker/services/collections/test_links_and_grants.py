@@ -8,7 +8,7 @@ from uuid import UUID
 import httpx
 import pytest
 
-from broker.models.access import Caller
+from broker.models.callers import Caller
 from broker.services.collections.collections import CollectionUse
 from broker.services.collections.trees import GridFTPTree
 from broker.worker.policy import faults

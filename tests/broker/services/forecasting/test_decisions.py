@@ -5,7 +5,7 @@ import time
 import pytest
 
 from broker.errors import NotFound
-from broker.models.access import Caller
+from broker.models.callers import Caller
 from broker.storage.decisions import WEEK, DecisionFilter, DecisionStore
 
 MB = 1_000_000

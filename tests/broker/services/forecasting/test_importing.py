@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from broker.models.access import NewToken
+from broker.models.callers import NewToken
 from tests.support.effort import effort
 
 T = "/broker/v1/transfers"
@@ -208,7 +208,7 @@ REPORTERS = itertools.count()
 async def test_every_line_is_kept_as_it_is_or_named(broker, rows):
     """All content is possible; each reporter is new, so that the broker knows nothing before."""
     name = f"reporter-{next(REPORTERS)}"
-    issued = await broker.factory.access.issue("tests", NewToken(subject=name, role="admin"))
+    issued = await broker.factory.tokens.issue("tests", NewToken(subject=name, role="admin"))
     reporter = broker.with_headers({"Authorization": f"Bearer {issued.token}"})
     answer = await reporter.post(f"{T}/import", content=table(*rows))
     taken = answer.json()
@@ -248,7 +248,7 @@ LINES = st.lists(
 async def test_every_line_of_a_servers_log_is_kept_as_it_is_or_named(broker, rows):
     """Bytes distinguish the names; names contain nothing that ends lines or starts fields."""
     name = f"reporter-{next(REPORTERS)}"
-    issued = await broker.factory.access.issue("tests", NewToken(subject=name, role="admin"))
+    issued = await broker.factory.tokens.issue("tests", NewToken(subject=name, role="admin"))
     reporter = broker.with_headers({"Authorization": f"Bearer {issued.token}"})
     plain = {"kind": "RETR", "streams": 1}
     rows = [plain | {key: _flat(value) for key, value in row.items()} for row in rows]

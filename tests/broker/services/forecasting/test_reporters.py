@@ -8,7 +8,7 @@ import httpx
 import pyarrow.parquet
 import pytest
 
-from broker.models.access import NewToken
+from broker.models.callers import NewToken
 from broker.models.history import TransferRecord
 from broker.reports.registry import REPORTS
 from tests.broker.conftest import Broker
@@ -20,7 +20,7 @@ SECRET = "denied to CN=Ann Secret"
 
 
 async def _somebody(broker: Broker, subject: str, role: str) -> tuple[httpx.AsyncClient, str]:
-    token = (await broker.factory.access.issue("tests", NewToken(subject=subject, role=role, site="HERE"))).token
+    token = (await broker.factory.tokens.issue("tests", NewToken(subject=subject, role=role, site="HERE"))).token
     return broker.with_headers({"Authorization": f"Bearer {token}"}), token
 
 

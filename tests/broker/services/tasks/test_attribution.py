@@ -8,8 +8,8 @@ from structlog.testing import capture_logs
 
 from broker.config.settings import Settings, configured
 from broker.errors import Invalid
-from broker.models.access import NewToken
-from tests.broker.services.auth.test_access import _waiting
+from broker.models.callers import NewToken
+from tests.broker.services.auth.test_tokens import _waiting
 from tests.support.broker import broker_in
 from tests.support.waiting import PATIENCE
 
@@ -29,7 +29,7 @@ async def test_actions_of_admins_are_in_events_and_the_audit_log(broker, admin, 
     content = {**(body or {}), "task_id_list": [number]} if "manager" in path else body
     answer = await admin.request(method, path.format(number), json=content)
     assert answer.status_code == 200, answer.text
-    issued = await broker.factory.access.issue("tests", NewToken(subject="ann", role="transfer"))
+    issued = await broker.factory.tokens.issue("tests", NewToken(subject="ann", role="transfer"))
     ann = broker.with_headers({"Authorization": f"Bearer {issued.token}"})
     own = (await ann.get(f"/broker/v1/tasks/{number}/events")).json()["events"]
     assert code in {each["code"] for each in own}
@@ -41,7 +41,7 @@ async def test_actions_of_admins_are_in_events_and_the_audit_log(broker, admin, 
 
 
 async def test_actions_of_owners_are_not_in_the_audit_log(broker, admin):
-    issued = await broker.factory.access.issue("tests", NewToken(subject="ann", role="transfer"))
+    issued = await broker.factory.tokens.issue("tests", NewToken(subject="ann", role="transfer"))
     ann = broker.with_headers({"Authorization": f"Bearer {issued.token}"})
     number = await _waiting(broker, "ann")
     assert (await ann.put(f"/v0.10/task/{number}", json={"label": "mine"})).status_code == 200
@@ -54,7 +54,7 @@ async def test_actions_of_owners_are_not_in_the_audit_log(broker, admin):
 
 @pytest.mark.parametrize("prefix", ["", "/v0.10"])
 async def test_logs_and_metrics_have_the_route_and_the_number_of_the_token(broker, prefix):
-    issued = await broker.factory.access.issue("tests", NewToken(subject="ann", role="curator"))
+    issued = await broker.factory.tokens.issue("tests", NewToken(subject="ann", role="curator"))
     ann = broker.with_headers({"Authorization": f"Bearer {issued.token}"})
     with capture_logs() as logged:
         await ann.get(f"{prefix}/broker/v1/datasets/a/b/c")

@@ -12,7 +12,7 @@ import httpx
 import pytest
 from sqlalchemy import event
 
-from broker.models.access import Caller
+from broker.models.callers import Caller
 from broker.services.tasks import watching
 from tests.broker.services.conftest import TASKS, somebody
 from tests.support.broker import BrokerProcess, broker_in

@@ -11,10 +11,10 @@ from fastapi.routing import APIRoute
 
 from broker.config.settings import Settings
 from broker.dependencies.route_policies import Guarded, RoutePolicy
-from broker.models.access import ROLES, NewToken
+from broker.models.callers import ROLES, NewToken
 from broker.models.tasks import Item, NewTask
-from broker.services.auth.access import hashed
-from broker.storage.access import AccessStore
+from broker.services.auth.tokens import hashed
+from broker.storage.tokens import TokenStore
 from tests.broker.conftest import Broker, running
 from tests.support.waiting import until
 
@@ -119,18 +119,18 @@ async def test_a_revoked_token_is_worth_nothing(broker, admin):
 
 
 async def test_a_token_expires(broker, monkeypatch):
-    issued = await broker.factory.access.issue("tests", NewToken(subject="ann", days=1))
+    issued = await broker.factory.tokens.issue("tests", NewToken(subject="ann", days=1))
     ann = broker.with_headers({"Authorization": f"Bearer {issued.token}"})
     assert (await ann.get("/broker/v1/whoami")).status_code == 200
     later = time.time() + 86_401
-    monkeypatch.setattr("broker.services.auth.access.time.time", lambda: later)
+    monkeypatch.setattr("broker.services.auth.tokens.time.time", lambda: later)
     assert (await ann.get("/broker/v1/whoami")).status_code == 401
 
 
 async def test_an_expired_token_is_not_believed_a_moment_longer(broker, monkeypatch):
     now = time.time()
-    monkeypatch.setattr("broker.services.auth.access.time.time", lambda: now)
-    issued = await broker.factory.access.issue("tests", NewToken(subject="ann", days=2 / 86_400))
+    monkeypatch.setattr("broker.services.auth.tokens.time.time", lambda: now)
+    issued = await broker.factory.tokens.issue("tests", NewToken(subject="ann", days=2 / 86_400))
     ann = broker.with_headers({"Authorization": f"Bearer {issued.token}"})
     assert (await ann.get("/broker/v1/whoami")).status_code == 200
     now += 2
@@ -139,7 +139,7 @@ async def test_an_expired_token_is_not_believed_a_moment_longer(broker, monkeypa
 
 async def test_a_token_that_is_revoked_while_it_is_looked_up_is_not_remembered(broker, admin, monkeypatch):
     made = (await admin.post("/broker/v1/tokens", json={"subject": "ann", "role": "reader"})).json()
-    read, go_on, reading = AccessStore.bearer, asyncio.Event(), asyncio.Event()
+    read, go_on, reading = TokenStore.bearer, asyncio.Event(), asyncio.Event()
 
     async def slowly(self, key, now):
         found = await read(self, key, now)
@@ -148,7 +148,7 @@ async def test_a_token_that_is_revoked_while_it_is_looked_up_is_not_remembered(b
             await go_on.wait()
         return found
 
-    monkeypatch.setattr(AccessStore, "bearer", slowly)
+    monkeypatch.setattr(TokenStore, "bearer", slowly)
     ann = broker.with_headers({"Authorization": f"Bearer {made['token']}"})
     early = asyncio.create_task(ann.get("/broker/v1/whoami"))
     await reading.wait()
@@ -193,7 +193,7 @@ async def _waiting(broker: Broker, owner: str) -> str:
 
 
 async def test_the_stream_of_a_revoked_token_ends_at_its_next_beat(broker, admin, monkeypatch):
-    issued = await broker.factory.access.issue("tests", NewToken(subject="ann", role="transfer"))
+    issued = await broker.factory.tokens.issue("tests", NewToken(subject="ann", role="transfer"))
     number = await _waiting(broker, "ann")
     monkeypatch.setattr("broker.services.tasks.watching.HEARTBEAT", 0.05)
     ann = broker.with_headers({"Authorization": f"Bearer {issued.token}"})

@@ -3,19 +3,19 @@
 from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from broker.models.access import AuditEntry, Caller, NewToken, TokenRecord, lesser
+from broker.models.callers import AuditEntry, Caller, NewToken, TokenRecord, lesser
 from broker.models.oauth import Bearer
 from broker.schema.access import audit, clients, tokens
 from broker.storage.grants import GrantStore, good
 
-__all__ = ["AccessStore"]
+__all__ = ["TokenStore"]
 
 SHOWN = [tokens.c[name] for name in TokenRecord.model_fields]
 LASTING = ("token", "login")
 """The kinds of tokens that admins manage; all others derive from these or from a client, and are revoked with them."""
 
 
-class AccessStore:
+class TokenStore:
     """Tokens, and the audit log of changes."""
 
     def __init__(self, connection: AsyncConnection) -> None:

@@ -7,8 +7,8 @@ from fastapi import Path, Query, Response, status
 from broker.dependencies.context import Services
 from broker.dependencies.route_policies import Admin, Issuer, Reader, Sent
 from broker.handlers.routers import Before, Limit, own_router
-from broker.models.access import AuditEntry, Caller, IssuedToken, NewToken, TokenRecord
 from broker.models.base import Wire
+from broker.models.callers import AuditEntry, Caller, IssuedToken, NewToken, TokenRecord
 
 __all__ = ["router"]
 
@@ -37,13 +37,13 @@ async def whoami(caller: Reader) -> Caller:
 @router.get("/tokens")
 async def tokens(caller: Admin, services: Services) -> Tokens:
     """List all tokens, the newest first."""
-    return Tokens.model_construct(tokens=await services.access.tokens())
+    return Tokens.model_construct(tokens=await services.tokens.all())
 
 
 @router.post("/tokens", status_code=status.HTTP_201_CREATED)
 async def issue(new: NewToken, caller: Issuer, bearer: Sent, services: Services) -> IssuedToken:
     """Issue a token, which is shown only in this response. The caller needs a token issued by an admin."""
-    return await services.access.issue(caller.subject, new, bearer.number)
+    return await services.tokens.issue(caller.subject, new, bearer.number)
 
 
 @router.delete(
@@ -59,7 +59,7 @@ async def revoke(
 
     Other processes of the broker may accept the revoked token for five more seconds.
     """
-    found = await services.access.revoke(caller.subject, number, issued)
+    found = await services.tokens.revoke(caller.subject, number, issued)
     if not found:
         return Response(status_code=status.HTTP_204_NO_CONTENT)
     return Tokens.model_construct(tokens=found)
@@ -68,5 +68,5 @@ async def revoke(
 @router.get("/audit")
 async def audit(caller: Admin, services: Services, before: Before = None, limit: Limit = 100) -> Audit:
     """List all changes and their authors, the newest first."""
-    page = await services.access.audit(before, limit)
+    page = await services.tokens.audit(before, limit)
     return Audit.model_construct(entries=page, next=page[-1].id if len(page) == limit else None)

@@ -7,18 +7,18 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.errors import Invalid, NotFound, Unauthenticated
-from broker.models.access import AuditEntry, Caller, IssuedToken, NewToken, TokenRecord
+from broker.models.callers import AuditEntry, Caller, IssuedToken, NewToken, TokenRecord
 from broker.models.oauth import TRANSFER, Bearer
 from broker.models.subjects import refusal
-from broker.storage.access import AccessStore
 from broker.storage.database import Database, retried
 from broker.storage.subjects import IdentityStore
+from broker.storage.tokens import TokenStore
 
 if TYPE_CHECKING:
     from broker.services.auth.introspection import Introspection
     from broker.services.auth.issuers import Issuers
 
-__all__ = ["PREFIX", "Access", "hashed", "new_secret"]
+__all__ = ["PREFIX", "AccessTokens", "hashed", "new_secret"]
 
 PREFIX = "cogetb_"
 """Prefix by which people and secret scanners recognise a token."""
@@ -52,7 +52,7 @@ def _ended(credential: str) -> Unauthenticated:
     return Unauthenticated(message, "log in again, or ask an admin for one", credential)
 
 
-class Access:
+class AccessTokens:
     """Tokens, and the audit log of changes.
 
     :param issuers: verifies signed tokens; without it, only the broker's own tokens are accepted
@@ -101,9 +101,9 @@ class Access:
             return cached.bearer
         before = self._times_cleared
         async with self._database.read() as connection:
-            access_store = AccessStore(connection)
-            bearer = await access_store.bearer(key, now)
-            known = bearer is not None or await access_store.known(key)
+            token_store = TokenStore(connection)
+            bearer = await token_store.bearer(key, now)
+            known = bearer is not None or await token_store.known(key)
         if bearer is None:
             self._cached.pop(key, None)
             raise _ended(key if known else "")
@@ -145,10 +145,10 @@ class Access:
         token, now = new_secret(), time.time()
         expires_at = None if new.days is None else now + new.days * DAY
         async with self._database.write() as connection:
-            access_store = AccessStore(connection)
-            record = await access_store.add(new, hashed(token), now, expires_at, issuer)
+            token_store = TokenStore(connection)
+            record = await token_store.add(new, hashed(token), now, expires_at, issuer)
             await IdentityStore(connection).seen(new.subject, now)
-            await access_store.note(now, by, "issue token", f"{record.id} for {new.subject}, {new.role}")
+            await token_store.note(now, by, "issue token", f"{record.id} for {new.subject}, {new.role}")
         return IssuedToken.model_construct(**record.model_dump(), token=token)
 
     @retried
@@ -160,21 +160,21 @@ class Access:
         """
         now = time.time()
         async with self._database.write() as connection:
-            access_store = AccessStore(connection)
-            if not await access_store.revoke(number, now):
+            token_store = TokenStore(connection)
+            if not await token_store.revoke(number, now):
                 raise NotFound(f"there is no token {number} to revoke", "choose one listed by GET /broker/v1/tokens")
-            await access_store.note(now, by, "revoke token", str(number))
-            found = await access_store.issued(number, now)
+            await token_store.note(now, by, "revoke token", str(number))
+            found = await token_store.issued(number, now)
             for each in found if issued else ():
-                await access_store.revoke(each.id, now)
-                await access_store.note(now, by, "revoke token", f"{each.id}, issued with {number}")
+                await token_store.revoke(each.id, now)
+                await token_store.note(now, by, "revoke token", f"{each.id}, issued with {number}")
         self.clear_cache()
         return found
 
-    async def tokens(self) -> list[TokenRecord]:
+    async def all(self) -> list[TokenRecord]:
         """Return the issued tokens and the browser logins, the newest first."""
         async with self._database.read() as connection:
-            return await AccessStore(connection).tokens()
+            return await TokenStore(connection).tokens()
 
     async def audit(self, before: int | None, limit: int) -> list[AuditEntry]:
         """Return the audit log, the newest entry first.
@@ -183,4 +183,4 @@ class Access:
         :param limit: most entries to return
         """
         async with self._database.read() as connection:
-            return await AccessStore(connection).changes(limit, before=before)
+            return await TokenStore(connection).changes(limit, before=before)
