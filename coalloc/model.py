@@ -111,7 +111,7 @@ class ReplicaSet(NamedTuple):
     """The description of a file before any server is asked.
 
     `left_out` are the URLs of replicas that an option, or the origin of their names, excludes, with the reason.
-    `vouched`: a checksum of the file, or of its pieces, is known from the user or by https. `origin` is the origin of
+    `vouched`: a checksum of the file, or of its pieces, is known from the user or over https. `origin` is the origin of
     the file's own name.
     """
 
@@ -140,7 +140,7 @@ class Stat(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """A name at a server and its properties; None for properties that the server does not report.
+    """A name on a server and its properties; None for properties that the server does not report.
 
     For a symbolic link, most servers report the `kind` of its target; then only `link_target` shows that it is a link.
     `unique` identifies the file at the server, independent of the path. `modified` is in seconds since the epoch,
@@ -194,7 +194,7 @@ class Estimate(NamedTuple):
 
 
 class FoundReplicas(NamedTuple):
-    """A file, the forecasts for its replicas by URL, and its dataset name at the broker (None if no broker was asked).
+    """A file, the forecasts for its replicas by URL, and its dataset name on the broker (None if no broker was asked).
 
     `measured` are the URLs whose forecasts rest on transfers over this very path; the other forecasts are guesses.
     """
@@ -243,7 +243,7 @@ class RouteUse(NamedTuple):
     :param seconds: time in which its sessions fetched
     :param opening_seconds: time until its first session was ready
     :param beginning: number of its first bytes, about 1 MiB if so many came
-    :param beginning_seconds: time from the first request until these had come
+    :param beginning_seconds: time from the first request until these had arrived
     """
 
     route: str

@@ -77,7 +77,7 @@ def _scheme(url: str) -> str:
         parts = urlsplit(url)
         _ = parts.port  # raises
     except ValueError:
-        raise UsageError(f"{redact(url)}: the host or port is invalid", "write SCHEME://HOST[:PORT]/PATH") from None
+        raise UsageError(f"{redact(url)}: invalid host or port", "write SCHEME://HOST[:PORT]/PATH") from None
     if parts.scheme in (*THEIRS, *WEB) and not parts.hostname:
         raise UsageError(f"{redact(url)} names no host", f"write {parts.scheme}://HOST/PATH")
     return parts.scheme
@@ -93,7 +93,7 @@ def _gridftp(url: str, options: EngineOptions) -> Source:
 
 
 def _dialers(url: str, options: EngineOptions) -> Sequence[Dialer]:
-    """Return the dialers over all routes to the server; none if it can only be connected directly."""
+    """Return the dialers over all routes to the server; none if only direct connections are possible."""
     direct = not options.further and options.dialer.route(urlsplit(url).hostname or "") == DIRECTLY
     return () if direct else options.dialers
 

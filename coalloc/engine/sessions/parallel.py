@@ -198,7 +198,7 @@ def _is_final(error: SourceError | None) -> bool:
 
 
 def _error(task: asyncio.Task[Stat]) -> SourceError | None:
-    """Return the error of a session that could not be connected; None if it is ready, or still connecting."""
+    """Return the error of a session that failed to connect; None if it is ready, or still connecting."""
     if not task.done():
         return None
     if task.cancelled():  # somebody has closed the source
