@@ -82,7 +82,8 @@ class SourceConnections:
     async def _answers(self, source: int, places: asyncio.Semaphore) -> bool:
         """Return whether a source answers with the agreed file. It takes one of `places`, and then keeps it.
 
-        If the server is busy, or has no free connection for this process, the place is released, and the source is asked again.
+        If the server is busy, or has no free connection for this process, the place is released, and the source is
+        asked again.
         """
         refusals = 0
         while True:
