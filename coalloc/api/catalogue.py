@@ -9,7 +9,7 @@ from coalloc.broker_client import Broker, DatasetEntry
 from coalloc.config import some_access
 from coalloc.download.file_queries import planned_file
 from coalloc.download.preview import preview
-from coalloc.download.request import Request, dialers, named_files
+from coalloc.download.request import Request, dialers, named_files, several_files
 from coalloc.download.server_to_server import storage
 from coalloc.errors import UsageError
 from coalloc.model import Estimate, FoundReplicas, Plan, ReplicaSet, Stat, Strategy
@@ -24,6 +24,8 @@ async def plan(request: Request) -> list[Plan]:
     made = request.dialers or dialers(request.own, request.via, request.broker)
     request = request._replace(dialers=made)
     files = await named_files(request, broker_of(request))
+    if request.deadline and len(files) > 1:
+        raise several_files()
     await made.learn(files)
     return [(await planned_file(request, found))[0] for found in files]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from coalloc.config import access
 from coalloc.download.report import measured_routes, past_transfers
-from coalloc.download.request import Request, dialers, named_files, ranked
+from coalloc.download.request import Request, dialers, named_files, ranked, several_files
 from coalloc.download.to_disk import Download, DownloadSettings
 from coalloc.engine import open_sources
 from coalloc.engine.base import Admission
@@ -72,6 +72,8 @@ async def _downloads(
     if expected:
         files = [found._replace(expected=expected, measured=frozenset(expected)) for found in files]
     results.several = many = len(files) > 1
+    if many and request.deadline:
+        raise several_files()
     if many:
         await refuse_collisions([found.file.name for found in files], HeldHere(request.output))
     for found in files:

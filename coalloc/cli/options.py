@@ -34,6 +34,8 @@ __all__ = [
 STRATEGIES = ("single", "brute", "history", "conservative", "aggressive", "adaptive")
 ENGINES = ("auto", "gridftp", "globus-url-copy")
 
+LONGEST = 3e8
+"""Maximum seconds until a time that a user gives."""
 CLOCK = re.compile(r"\d{1,2}:\d{2}(:\d{2})?")
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -75,15 +77,20 @@ def moment(text: str) -> float:
     now = datetime.now()
     try:
         if text.startswith("+"):
-            return time.time() + units.seconds(text[1:])
-        if CLOCK.fullmatch(text):
-            at = datetime.combine(now.date(), datetime.fromisoformat(f"2000-01-01T{text}").time())
-            return (at if at > now else at + timedelta(days=1)).timestamp()
-        parsed = datetime.fromisoformat(text).timestamp()
+            parsed = time.time() + units.seconds(text[1:])
+        elif CLOCK.fullmatch(text):
+            at = datetime.combine(now.date(), datetime.fromisoformat(f"2000-01-01T{text:0>5}").time())
+            parsed = (at if at > now else at + timedelta(days=1)).timestamp()
+            if parsed <= time.time():  # the clock is set back in this hour, which comes twice
+                parsed = at.replace(fold=1).timestamp()
+        else:
+            parsed = datetime.fromisoformat(text).timestamp()
     except (ValueError, OverflowError, OSError):
         raise UsageError(f"{text!r} is not a time", "write it as 14:05, 2030-01-31T12:00 or '+10 min'") from None
     if parsed <= time.time():
         raise UsageError(f"the time {text} has passed", "give a later one")
+    if parsed > time.time() + LONGEST:
+        raise UsageError(f"the time {text} is more than ten years ahead", "give an earlier one")
     return parsed
 
 
@@ -207,14 +214,20 @@ def request(
     _refuse_nonsense(**how)
     how["data_hosts"], how["delegate"] = frozenset(how["data_hosts"]), frozenset(how["delegate"])
     how["via"] = how["via"] or None
-    return Request(sources, output, checksum=checksum, deadline=_deadline(by, sure, how.get("staging")), **how)
+    return Request(
+        sources, output, checksum=checksum, deadline=_deadline(by, sure, how["strategy"], how.get("staging")), **how
+    )
 
 
-def _deadline(by: str | None, sure: float | None, staging: tuple[str, ...] | None) -> "Deadline | None":
+def _deadline(by: str | None, sure: float | None, strategy: str, staging: tuple[str, ...] | None) -> "Deadline | None":
     if by is None:
         if sure is not None:
             raise UsageError("--sure makes no sense without --by", "leave it out, or give a time with --by")
         return None
+    if strategy != "adaptive":
+        raise UsageError(
+            f"--by makes no sense with --strategy {strategy}", "use adaptive, which adds sources as needed"
+        )
     if staging is not None:
         raise UsageError("--by makes no sense with --staging, which uses all relays", "leave one of them out")
     from coalloc.model import Deadline

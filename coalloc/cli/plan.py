@@ -83,7 +83,8 @@ def _refusal(plans: "Sequence[Plan]") -> CoallocError | None:
 
     for made in plans:
         view = made.deadline
-        if view and view.chance is not None and view.chance < view.deadline.sure:
+        unknown = any(share.error is None and not share.estimate.rate for share in made.shares)
+        if view and view.chance is not None and view.chance < view.deadline.sure and not unknown:
             return refused(made.name, view)
     return None
 

@@ -32,7 +32,7 @@ SYNC = ("exists", "size", "mtime", "checksum")
 @click.option("--label", metavar="TEXT", help="Label shown in task lists.")
 @click.option(
     "--deadline",
-    callback=lambda ctx, param, value: value and options.moment(value),
+    callback=lambda ctx, param, value: None if value is None else options.moment(value),
     metavar="TIME",
     help="Local time at which the task ends even if unfinished, as 2030-01-31T12:00.  [default: in a day]",
 )

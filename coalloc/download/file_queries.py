@@ -60,7 +60,7 @@ async def planned_file(request: Request, found: FoundReplicas, ask_checksum: boo
     made = preview(ordered, estimates, make(request.strategy, request.blocks), answers, known)
     made = made._replace(shares=tuple(share._replace(routes=_routes(share.url, options)) for share in made.shares))
     if request.deadline:
-        made = _with_deadline(made, request.deadline)
+        made = _with_deadline(made, request.deadline, request.max_sources)
     usable = [
         replica._replace(priority=share.priority)
         for replica, share in zip(ordered.replicas, made.shares, strict=False)  # replicas left out come last
@@ -69,12 +69,12 @@ async def planned_file(request: Request, found: FoundReplicas, ask_checksum: boo
     return made, ordered._replace(replicas=tuple(usable), size=made.size, checksums=made.checksums)
 
 
-def _with_deadline(made: Plan, deadline: Deadline) -> Plan:
+def _with_deadline(made: Plan, deadline: Deadline, most: int | None) -> Plan:
     from coalloc.download.outlook import paths_of, promised  # imported here because few plans have deadlines
     from coalloc.guarantees.finish import FinishErrors
 
     clock, estimates = time.time(), [share.estimate for share in made.shares if share.error is None]
-    paths = paths_of(estimates)
+    paths = paths_of(estimates[:most])
     if not paths:
         return made._replace(deadline=DeadlineView(deadline, clock))
     own = FinishHistory.open().errors().get("start", ())

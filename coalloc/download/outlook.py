@@ -31,8 +31,14 @@ SETTLED, SETTLED_PART = 5.0, 0.1
 """Seconds for which the chance must be below a limit before a warning; this part of the time left if that is less."""
 RETRY = 30.0
 """Seconds that a user has to enter a command with a later deadline."""
-RELEASE = 5.0
-"""Seconds for which fewer sources must be enough before one is released."""
+RELEASE, RELEASES, CLEARLY = 5.0, 3, 5.0
+"""Seconds for which fewer sources must be enough before some are released; how often that happens at most; factor by
+which the risk must then be smaller than when they were added.
+"""
+VERIFIED = 4e8
+"""Bytes per second at which a file is verified after its last byte, which is part of the promise."""
+ENDLESS = 3e8
+"""Seconds beyond which a finish is not shown."""
 LEARNT = 1.0
 """Minimum seconds of a forecast whose error is worth keeping."""
 
@@ -53,12 +59,15 @@ class Outlook:
 
     :param own: errors of this user's earlier forecasts
     :param deadline: None if the transfer need not end at a certain time
+    :param most: number of sources that may be used at once
     :param clock: seconds since the epoch, now
     """
 
-    def __init__(self, own: Mapping[str, Sequence[float]], deadline: Deadline | None, clock: float) -> None:
+    def __init__(self, own: Mapping[str, Sequence[float]], deadline: Deadline | None, most: int, clock: float) -> None:
         self._errors = {moment: FinishErrors(own.get(moment, ())) for moment in ("start", "running")}
         self._deadline = deadline
+        self._most = most
+        self._releases = 0
         self._windows: dict[int, RateWindows] = {}
         self._total = RateWindows()
         self._enough_since: float | None = None
@@ -99,7 +108,10 @@ class Outlook:
         :param now: seconds of a monotonic clock
         :param clock: seconds since the epoch
         """
-        used = [source for source in state.sources if source.usable]
+        used = sorted(
+            (source for source in state.sources if source.usable and source.status != "waiting"),
+            key=lambda source: source.status != "fetching",
+        )
         spares = [source for source in state.sources if source.status == "spare" and source.ranged]
         left = state.size - state.final.total
         self._measure(state, used, now)
@@ -111,12 +123,13 @@ class Outlook:
         if self._deadline is None:
             self._show(forecast)
             return len(used)
-        others = [self._path(source, state, ahead, now) for source in spares]
-        everything, until = self._finish(left, [*paths, *others], ahead), self._deadline.at - clock
+        others = [self._path(source, state, ahead, now) for source in spares][: max(0, self._most - len(used))]
+        everything = self._finish(left, [*paths, *others], ahead)
+        until = self._deadline.at - clock - reserve(state.size)
         sure, errors = self._deadline.sure, self._errors["running"]
-        later = clock + everything.within(sure, errors)
+        later = everything.within(sure, errors) + reserve(state.size)
         self.view = DeadlineView(
-            self._deadline, clock, everything.chance(until, errors), later if later < inf else None
+            self._deadline, clock, everything.chance(until, errors), clock + later if later < ENDLESS else None
         )
         self._warn(self.view, now)
         needed = spares_needed(left, until, paths, others, sure, errors, LOOK)
@@ -124,17 +137,22 @@ class Outlook:
         if needed:
             self._enough_since = None
             return len(used) + needed
-        fewer = 1 + spares_needed(left, until, paths[:1], [*paths[1:], *others], sure, errors, LOOK)
-        return self._released(len(used), fewer, now)
+        delivering = sum(source.status == "fetching" for source in used)
+        surer = 1 - (1 - sure) / CLEARLY
+        fewer = 1 + spares_needed(left, until, paths[:1], [*paths[1:], *others], surer, errors, LOOK)
+        return self._released(len(used), fewer if fewer <= delivering else len(used), now)
 
     def _released(self, used: int, fewer: int, now: float) -> int:
-        """Return `fewer` sources if so few have been enough for some time, so that sources do not come and go."""
-        if fewer >= used:
+        """Return `fewer` sources if so few have clearly been enough for some time: sources must not come and go."""
+        if fewer >= used or self._releases == RELEASES:
             self._enough_since = None
             return used
         if self._enough_since is None:
             self._enough_since = now
-        return fewer if now - self._enough_since >= RELEASE else used
+        if now - self._enough_since < RELEASE:
+            return used
+        self._releases, self._enough_since = self._releases + 1, None
+        return fewer
 
     def _measure(self, state: State, used: Sequence[ScheduledSource], now: float) -> None:
         """Add what has arrived to the windows of each source, and of all together."""
@@ -152,6 +170,8 @@ class Outlook:
 
     def _path(self, source: ScheduledSource, state: State, ahead: float, now: float) -> PathRate:
         setup = 0.0 if source.status == "fetching" else state.setup(source)
+        if source.status == "pausing":
+            setup += max(0.0, source.resume_at - now)
         measured = self._windows[source.index].forecast(ahead)
         if measured and measured[0]:
             return PathRate(*measured, setup)
@@ -200,7 +220,7 @@ class Outlook:
         return [
             FinishError(moment, forecast.error(ended - at))
             for moment, (at, forecast) in ((moment, each) for moment, each in made if each)
-            if forecast.seconds >= LEARNT and ended > at
+            if LEARNT <= forecast.seconds < inf and ended > at
         ]
 
 
@@ -213,20 +233,28 @@ def promised(
     deadline: Deadline, left: float, paths: Sequence[PathRate], errors: FinishErrors, clock: float
 ) -> tuple[DeadlineView, int]:
     """Return what is known about a deadline before a transfer, and the number of sources that suffice at its start."""
-    found = prospect(left, deadline.at - clock, paths, deadline.sure, errors, LOOK)
-    return DeadlineView(deadline, clock, found.chance, clock + found.seconds), found.needed
+    seconds = deadline.at - clock - reserve(left)
+    found = prospect(left, seconds, paths, deadline.sure, errors, LOOK)
+    later = found.seconds + reserve(left)
+    view = DeadlineView(deadline, clock, found.chance, clock + later if later < ENDLESS else None)
+    return view, found.needed
+
+
+def reserve(size: float) -> float:
+    """Return the seconds to verify a file and to give it its name, after its last byte."""
+    return LOOK + size / VERIFIED
 
 
 def refused(name: str, view: DeadlineView) -> DeadlineRefused:
     """Return the error for a deadline that cannot be promised, with the earliest time that can."""
     assert view.chance is not None
-    assert view.later is not None
     wanted = view.deadline
-    later = view.later + RETRY
     return DeadlineRefused(
         f"{name} will be complete by {human.moment(wanted.at)} with a probability of {human.probability(view.chance)}, "
         f"not {100 * wanted.sure:g} %",
-        f"use --by {human.moment(later)}, a lower --sure, or more sources",
+        f"use --by {human.moment(view.later + RETRY)}, a lower --sure, or more sources"
+        if view.later
+        else "add sources",
     )
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from coalloc.depot.automatic import Listed
     from coalloc.depot.dialer import RelayedDialer, RouteTimes
 
-__all__ = ["Request", "dialers", "named_files", "ranked", "relayed_dialer"]
+__all__ = ["Request", "dialers", "named_files", "ranked", "relayed_dialer", "several_files"]
 
 
 class Dialers(NamedTuple):
@@ -116,6 +116,11 @@ class Request(NamedTuple):
             leads=self.leads,
             first=self.first,
         )
+
+
+def several_files() -> UsageError:
+    """Return the error for a deadline of several files."""
+    return UsageError("--by is for one file, but the source names several", "fetch them one by one")
 
 
 def dialers(policy: AddressPolicy, via: tuple[str, ...] | None, broker: str | None) -> Dialers:

@@ -4,6 +4,7 @@
 """
 
 import asyncio
+import logging
 import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from coalloc.download.outlook import FinishError, Outlook
 
 __all__ = ["PastErrors", "Transfer"]
+
+log = logging.getLogger(__name__)
 
 PastErrors = Callable[[], Mapping[str, Sequence[float]]]
 """Function that returns errors of earlier forecasts of finish times, by moment, as in `outlook.FinishError`."""
@@ -178,20 +181,25 @@ class Transfer(ABC):
             event = await judge()
 
     async def _look_ahead(self) -> None:
-        """Forecast the finish again and again, and use further sources when the deadline needs them."""
-        while True:
-            await asyncio.sleep(LOOK)  # first: short transfers need no forecast
-            if self._scheduler is None or self._phase != "fetching":
-                continue
-            if self._outlook is None:
-                await self._forecast(self._left_at_start)
-            assert self._outlook is not None
-            state = self._scheduler.state
-            outlook = self._outlook
-            most = min(self._limit, outlook.look(state, self._loop.time(), time.time()))
-            if self._deadline and self._policy.rebalances and most != self._most:
-                self._most = most
-                self._runner.limit(most)
+        """Forecast the finish again and again, and use as many sources as the deadline needs."""
+        try:
+            while True:
+                await asyncio.sleep(LOOK)  # first: short transfers need no forecast
+                if self._scheduler and self._phase == "fetching":
+                    await self._look(self._scheduler)
+        except Exception:  # a defect must neither end nor delay the transfer
+            log.exception("the finish cannot be forecast any more")
+            if self._deadline:
+                self._runner.limit(self._limit)
+
+    async def _look(self, scheduler: Scheduler) -> None:
+        if self._outlook is None:
+            await self._forecast(self._left_at_start)
+        assert self._outlook is not None
+        most = min(self._limit, self._outlook.look(scheduler.state, self._loop.time(), time.time()))
+        if self._deadline and self._policy.rebalances and most != self._most:
+            self._most = most
+            self._runner.limit(most)
 
     async def _forecast(self, left: int) -> None:
         """Begin to forecast the finish. With a deadline, choose the number of sources that it needs at the start.
@@ -201,7 +209,7 @@ class Transfer(ABC):
         """
         from coalloc.download.outlook import Outlook
 
-        outlook = Outlook(await in_thread(self._past_errors), self._deadline, time.time())
+        outlook = Outlook(await in_thread(self._past_errors), self._deadline, self._limit, time.time())
         began = self._loop.time() if self._fetch_began is None else self._fetch_began
         needed = outlook.begin(left, self._estimates[: self._limit], self._name, began, time.time())
         if self._policy.rebalances:  # else sources that are added later would have no work
@@ -275,6 +283,8 @@ class Transfer(ABC):
     def finish_errors(self) -> "Sequence[FinishError]":
         """The errors of this transfer's forecasts of its finish, once it has ended successfully."""
         if self._outlook is None or self._complete_at is None or self._fetched_at is None:
+            return ()
+        if self._deadline or not self._policy.rebalances:  # not all sources were used that the forecast rests on
             return ()
         return self._outlook.errors(self._fetched_at)
 

@@ -5,7 +5,7 @@ leaves more than a plan with the mean rates, and breaks fewer promises (docs/exp
 """
 
 from collections.abc import Sequence
-from math import hypot, inf
+from math import exp, hypot, inf
 from typing import NamedTuple
 
 from coalloc.guarantees.finish import FinishErrors, FinishForecast
@@ -62,13 +62,12 @@ def finish(left: float, paths: Sequence[PathRate]) -> FinishForecast:
     if not rate:
         return FinishForecast(inf if left else 0.0, 1.0)
     spread = hypot(*(path.rate * path.spread for path in paths)) / rate
-    seconds, begun = 0.0, 0.0
-    for at, path in enumerate(ordered := sorted(paths, key=lambda path: path.setup)):
-        begun += path.rate
-        waited = sum(each.rate * each.setup for each in ordered[: at + 1])
-        seconds = (left + waited) / begun if begun else inf
-        if at + 1 == len(ordered) or seconds <= ordered[at + 1].setup:
+    seconds, begun, waited = inf, 0.0, 0.0
+    for path in sorted(paths, key=lambda path: path.setup):
+        if seconds <= path.setup:
             break
+        begun, waited = begun + path.rate, waited + path.rate * path.setup
+        seconds = (left + waited) / begun if begun else inf
     return FinishForecast(seconds, spread)
 
 
@@ -92,8 +91,9 @@ def spares_needed(
     cautious = 1 - (1 - sure) / SAFETY
     everything = [*used, *spares]
     for number in range(len(spares)):
-        poor = finish(1.0, [*used, *spares[:number]])
-        arrived = wait / poor.within(1 - POOR, errors) if poor.seconds < inf else 0.0
+        now = [*used, *spares[:number]]
+        poor = exp(-finish(left, now).spread * errors.quantile(1 - POOR))
+        arrived = wait * poor * sum(path.rate for path in now)
         later = finish(max(0.0, left - arrived), everything)
         if later.chance(seconds - wait, errors) >= cautious:
             return number

@@ -76,6 +76,7 @@ class RateWindows:
     def restart(self, seconds: float) -> None:
         """Forget all rates, as other sources are used from now on, but not how much rates vary over some seconds."""
         known = self.forecast(seconds)
+        self._length = LENGTH
         self._usual, self._edge = known[1] if known else self._usual, None
         self._forget()
 

@@ -12,7 +12,9 @@ __all__ = ["FinishHistory"]
 
 MOST = 200
 """Number of newest errors stored for each moment: forecasts should follow changes of the network."""
-NEWEST = "SELECT moment, error FROM finishes ORDER BY ended"
+NEWEST = "SELECT moment, error FROM finishes WHERE typeof(error) = 'real' ORDER BY ended"
+LARGEST = 6.0
+"""Maximum of an error: a few transfers that went quite differently must not decide the bounds of all others."""
 PRUNE = """
 DELETE FROM finishes WHERE moment = ?1
 AND ended < (SELECT ended FROM finishes WHERE moment = ?1 ORDER BY ended DESC LIMIT 1 OFFSET ?2)
@@ -27,7 +29,7 @@ class FinishHistory(RecordsFile):
         found: dict[str, list[float]] = {}
         rows: list[tuple[str, float]] = self._use(lambda database: list(database.execute(NEWEST)), [])
         for moment, error in rows:
-            found.setdefault(moment, []).append(error)
+            found.setdefault(moment, []).append(max(-LARGEST, min(LARGEST, error)))
         return found
 
     def add(self, errors: Iterable[tuple[str, float]], ended: float) -> None:

@@ -214,10 +214,10 @@ class Scheduler:
                 self._copies.begin_widening(source, now)  # further streams connect beside the first
 
     def _limit(self, event: SourceLimit) -> None:
-        """Use up to so many sources; the last ones beyond this number return their ranges and become spare."""
+        """Use up to so many sources; others return their ranges and become spare, first those that fetch nothing."""
         self._connections.allow(event.most)
         in_use = [source for source in self.state.sources if source.status in ("connecting", "idle", "fetching")]
-        for source in in_use[event.most :]:
+        for source in sorted(in_use, key=lambda source: source.status != "fetching")[event.most :]:
             for copy in self.state.all_running(source):
                 copy.ending = "shortened"
                 self._copies.abandon(copy)

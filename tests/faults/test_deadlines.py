@@ -146,9 +146,21 @@ def test_sources_about_which_nothing_is_known_are_measured_first(servers, tmp_pa
         (("--sure", "99"), "--sure makes no sense without --by"),
         (("--by", "+1 h", "--sure", "100"), "100"),
         (("--by", "+1 h", "--staging", "auto"), "--staging"),
+        (("--by", "+1 h", "--strategy", "single"), "--strategy single"),
+        (("--by", "+3000000 d"), "more than ten years"),
     ],
 )
 def test_invalid_deadlines_are_refused(servers, tmp_path, given, message):
     done = coget(words(servers, *given), tmp_path)
     assert done.returncode == 2
     assert message in done.stderr
+
+
+def test_several_files_have_no_common_deadline(servers, tmp_path):
+    metalink = tmp_path / "two.meta4"
+    files = "".join(f'<file name="{name}"><url>{servers[0].url(name)}</url></file>' for name in ("big", "small"))
+    metalink.write_text(f'<metalink xmlns="urn:ietf:params:xml:ns:metalink">{files}</metalink>')
+    for command in ("get", "plan"):
+        done = coget([command, "--by", "+10 min", str(metalink)], tmp_path)
+        assert done.returncode == 2
+        assert "--by is for one file" in done.stderr
