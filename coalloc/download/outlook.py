@@ -31,9 +31,9 @@ SETTLED, SETTLED_PART = 5.0, 0.1
 """Seconds for which the chance must be below a limit before a warning; this part of the time left if that is less."""
 RETRY = 30.0
 """Seconds that a user has to enter a command with a later deadline."""
-RELEASE, RELEASES, CLEARLY = 5.0, 3, 5.0
-"""Seconds for which fewer sources must be enough before some are released; how often that happens at most; factor by
-which the risk must then be smaller than when they were added.
+RELEASE, RELEASES = 5.0, 3
+"""Seconds for which fewer sources must be enough, without any later help, before others are released; how often that
+happens at most.
 """
 VERIFIED = 4e8
 """Bytes per second at which a file is verified after its last byte, which is part of the promise."""
@@ -103,7 +103,7 @@ class Outlook:
         return len(estimates)  # nothing is known about some of them: they are measured first
 
     def look(self, state: State, now: float, clock: float) -> int:
-        """Renew the forecast; return the number of sources to use, of which the first ones are preferred.
+        """Renew the forecast; return the number of sources to use, at least 1, of which the first ones are preferred.
 
         :param now: seconds of a monotonic clock
         :param clock: seconds since the epoch
@@ -122,7 +122,7 @@ class Outlook:
             self._half = now, forecast
         if self._deadline is None:
             self._show(forecast)
-            return len(used)
+            return max(1, len(used))
         others = [self._path(source, state, ahead, now) for source in spares][: max(0, self._most - len(used))]
         everything = self._finish(left, [*paths, *others], ahead)
         until = self._deadline.at - clock - reserve(state.size)
@@ -134,16 +134,16 @@ class Outlook:
         self._warn(self.view, now)
         needed = spares_needed(left, until, paths, others, sure, errors, LOOK)
         self._show(self._finish(left, [*paths, *others[:needed]], ahead))
-        if needed:
+        if needed or not used:
             self._enough_since = None
-            return len(used) + needed
+            return max(1, len(used) + needed)
         delivering = sum(source.status == "fetching" for source in used)
-        surer = 1 - (1 - sure) / CLEARLY
-        fewer = 1 + spares_needed(left, until, paths[:1], [*paths[1:], *others], surer, errors, LOOK)
-        return self._released(len(used), fewer if fewer <= delivering else len(used), now)
+        chances = (self._finish(left, paths[:count], ahead).chance(until, errors) for count in range(1, delivering))
+        fewer = next((count for count, chance in enumerate(chances, 1) if chance >= sure), len(used))
+        return self._released(len(used), fewer, now)
 
     def _released(self, used: int, fewer: int, now: float) -> int:
-        """Return `fewer` sources if so few have clearly been enough for some time: sources must not come and go."""
+        """Return `fewer` sources if so few have been enough for some time: sources must not come and go."""
         if fewer >= used or self._releases == RELEASES:
             self._enough_since = None
             return used

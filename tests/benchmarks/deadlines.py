@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import beta
 
+from coalloc.download.outlook import RELEASES
 from coalloc.guarantees.deadline import PathRate, finish, spares_needed
 from coalloc.guarantees.finish import FinishErrors, FinishForecast
 from coalloc.guarantees.windows import RateWindows
@@ -210,13 +211,17 @@ def _carried_out(
     known = free.known(at), other.known(at)
     begins = [series.moved[at] for series in (free, other)]
     left, taken, both, before, in_time = size, 0.0, False, False, False
-    chances = []
+    releases, chances = 0, []
     for second in range(DEADLINE):
         if second % WAIT == 0:
             ahead = DEADLINE - second
             first, extra = _path(known[0], ahead), _path(known[1], ahead)
-            needed = spare and spares_needed(left, ahead, [first], [extra], sure, errors, WAIT) > 0
-            both, before = needed or (both and before), needed  # released when it was not needed twice in a row
+            if spare and not both:
+                both, before = spares_needed(left, ahead, [first], [extra], sure, errors, WAIT) > 0, False
+            elif spare and releases < RELEASES:  # as `Outlook` does
+                enough = finish(left, [first]).chance(ahead, errors) >= sure
+                releases, both = (releases + 1, False) if enough and before else (releases, True)
+                before = enough
             if second % 60 == 0 and second:
                 chances.append(finish(left, [first, extra] if spare else [first]).chance(ahead, errors))
         now = at + second

@@ -24,6 +24,7 @@ WANTED_WHOLE, WANTED_EACH, AT_ONCE = 3, 200, 20
 BUSY = 2
 """Number of processes that use all processor time (busy loops)."""
 MENDED = (
+    "tests/broker/deployment/test_units.py::test_the_broker_does_all_its_work_as_confined",
     "tests/broker/services/network/test_depots.py::test_coget_gets_tickets_from_the_broker",
     "tests/broker/reports/test_overview.py::test_today_and_this_week_begin_at_midnight",
     "tests/broker/reports/test_significance.py::test_it_is_a_probability_that_no_order_and_no_scale_changes",
