@@ -119,7 +119,7 @@ def test_files_at_the_destination_are_not_sent(name: str, parameters: dict[str, 
 
 
 def test_a_method_that_is_not_there_is_named():
-    with pytest.raises(UsageError, match="no method 'magic'"):
+    with pytest.raises(UsageError, match="unknown method 'magic'"):
         make("magic", line(A_D=5), Demand(()))
 
 

@@ -327,11 +327,15 @@ async def test_a_co_allocated_copy_goes_on_directly_when_the_depot_dies(servers,
     source, sink = servers
     content = random_file(source.root / "file", LARGE)
 
-    def watch(snapshot) -> None:
-        if snapshot.done_bytes:
+    pieces: list[int] = []
+
+    async def admit(nbytes: int) -> None:
+        pieces.append(nbytes)
+        if len(pieces) == 3:  # the first two have arrived over the depot
             depot.process.kill()
 
-    report = await api.copy([source.url("file")], sink.url("out"), watch=watch, via=over(depot.place))
+    limits = {source.url("file"): api.Admission(LARGE // 4, admit)}
+    report = await api.copy([source.url("file")], sink.url("out"), limits=limits, via=over(depot.place))
     assert (sink.root / "out").read_bytes() == content
     (used,) = report.sources
     assert [use.route for use in used.routes] == [str(depot.place), "none"]
