@@ -162,7 +162,7 @@ class Outlook:
                 windows.add(source.bytes, now)
             else:
                 windows.pause()
-        indices = tuple(source.index for source in used)
+        indices = tuple(sorted(source.index for source in used))  # in one order, whichever of them fetch now
         if indices != self._used:
             self._total.restart(self.seconds or LOOK)
             self._used = indices
@@ -254,7 +254,7 @@ def refused(name: str, view: DeadlineView) -> DeadlineRefused:
         f"not {100 * wanted.sure:g} %",
         f"use --by {human.moment(view.later + RETRY)}, a lower --sure, or more sources"
         if view.later
-        else "add sources",
+        else "use a lower --sure, or more sources",
     )
 
 

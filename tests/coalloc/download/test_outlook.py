@@ -64,6 +64,22 @@ def test_sources_do_not_come_and_go():
     assert transfer.state.complete
 
 
+def test_a_pause_of_a_source_does_not_forget_what_all_carried():
+    transfer = Transfer(1000 * MB, None)
+    transfer.run(20, MB, MB)
+    first, second = transfer.state.sources
+    bounds = []
+    for status in ("idle", "fetching", "idle"):
+        first.status, second.status = status, "fetching"
+        transfer.now += 1
+        done = transfer.state.final.total
+        transfer.state.final.add(done, done + 2 * MB)
+        transfer.outlook.look(transfer.state, transfer.now, CLOCK + transfer.now)
+        bounds.append(transfer.outlook._total.forecast(10))
+    assert all(bounds)
+    assert transfer.outlook._used == (0, 1)
+
+
 def test_no_more_sources_are_counted_on_than_may_be_used():
     transfer = Transfer(200 * MB, 150, sources=6, most=2)
     assert transfer.run(5, MB, MB) >= 2
