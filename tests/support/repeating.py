@@ -37,6 +37,8 @@ MENDED = (
     "tests/broker/services/tasks/test_watching.py::test_one_query_serves_all_watchers",
     "tests/coalloc/engine/gridftp/test_gridftp_source.py::test_a_server_that_stops_answering",
     "tests/coalloc/engine/gridftp/test_thirdparty.py::test_a_server_stands_still",
+    "tests/coalloc/engine/gridftp/test_thirdparty_over_depots.py"
+    "::test_the_reason_of_a_connection_that_was_not_relayed_is_known",
     "tests/coalloc/history/formats/test_logs.py::test_the_transfer_log_of_a_real_gridftp_server",
     "tests/coalloc/download/test_to_server.py::test_proxies_that_are_named_outright",
     "tests/faults/test_spare_sources.py::test_a_spare_source_comes_back_when_another_one_fails",
