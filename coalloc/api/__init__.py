@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from coalloc.api.catalogue import datasets, metalink, plan, planned, register, register_directory, search
     from coalloc.api.downloads import download
+    from coalloc.api.streams import stream
     from coalloc.broker_client import PlannedFile
     from coalloc.broker_client.depot_routes import data_routes
     from coalloc.broker_client.imports import read_log, remember, remember_globus, report_globus
@@ -82,6 +83,7 @@ __all__ = [
     "report_globus",
     "search",
     "storage",
+    "stream",
     "submit",
     "tasks",
     "third_party",
@@ -99,6 +101,7 @@ MODULES = {
         "search",
     ),
     "coalloc.api.downloads": ("download",),
+    "coalloc.api.streams": ("stream",),
     "coalloc.broker_client": ("PlannedFile",),
     "coalloc.broker_client.depot_routes": ("data_routes",),
     "coalloc.broker_client.imports": (

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from coalloc.broker_client import Broker
     from coalloc.collect.values import CollectReport
 
-__all__ = ["broker_of", "download"]
+__all__ = ["broker_of", "download", "record_results"]
 
 
 async def download(
@@ -126,10 +126,10 @@ async def _download(
         with results.of(fetch.report):
             report = await fetch.run()
     except CoallocError as error:
-        await _remember(past, broker, request, found, fetch.report(), began, error)
+        await record_results(past, broker, request, found, fetch.report(), began, error)
         raise
     FinishHistory(past.path).add(fetch.finish_errors, time.time())
-    await _remember(past, broker, request, found, report, began)
+    await record_results(past, broker, request, found, report, began)
     return report
 
 
@@ -169,7 +169,7 @@ def _bad(request: Request, found: FoundReplicas, report: TransferReport) -> list
     return [(found.dataset, without_query(each.url), str(each.error)) for each in wrong]
 
 
-async def _remember(
+async def record_results(
     past: TransferHistory,
     broker: "Broker | None",
     request: Request,

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -30,7 +31,8 @@ __all__ = ["get"]
     callback=lambda ctx, param, value: _output(value),
     type=click.Path(),
     metavar="PATH",
-    help="Target: a file name, or an existing directory.  [default: the file's own name, in the current directory]",
+    help="Target: a file name, an existing directory, or - for standard output.  [default: the file's own name, in "
+    "the current directory]",
 )
 @options.transfer_options
 @click.option(
@@ -56,7 +58,7 @@ def get(as_json: bool, quiet: bool, **given: Any) -> None:
     ftp://host/a/b is the absolute path /a/b, as for globus-url-copy; ftp://host/~/b is below the home directory.
 
     Partial data are kept beside the target in NAME.coget. After an interruption or a failure, the same command
-    continues where it stopped.
+    continues where it stopped. With -o -, nothing is kept; use what was written only if the exit status is 0.
 
     \b
     Examples:
@@ -66,17 +68,21 @@ def get(as_json: bool, quiet: bool, **given: Any) -> None:
       coget get --json --quiet dataset.meta4 > report.json
       coget get --by 14:05 --sure 99 ftp://a.example/x ftp://b.example/x
       coget get --broker https://broker.example run1:2024/x.root
+      coget get -o - ftp://a.example/x.tar ftp://b.example/x.tar | tar x
     """
     from coalloc import api
 
     request = options.request(**given)
     results: api.Results[TransferReport] = api.Results()
+    fetch, remedy = partial(api.download, request), "run the same command again: it keeps the data that have arrived"
+    if request.output == Path("-"):
+        from coalloc.cli import standard_output
+
+        standard_output.check(as_json)
+        fetch, remedy = partial(standard_output.write_file, request), ""
     try:
         with nullcontext() if quiet else showing(_printer) as watch:
-            reports = interrupts.run(
-                api.download(request, watch, results=results),
-                remedy="run the same command again: it keeps the data that have arrived",
-            )
+            reports = interrupts.run(fetch(watch, results=results), remedy=remedy)
     except CoallocError as error:
         if not as_json:
             if not quiet and results.several:
@@ -118,7 +124,9 @@ def _output(path: str | None) -> Path | None:
         raise UsageError("--output is empty", "give a file name, or an existing directory, with -o")
     if path is not None and path.endswith("/") and not Path(path).is_dir():
         raise UsageError(f"{path} is not a directory", "create it first, or leave out the / at its end to name a file")
-    return None if path is None else Path(path)
+    if path is None:
+        return None
+    return Path.cwd() / "-" if path != "-" and Path(path) == Path("-") else Path(path)  # ./- is a file
 
 
 def _staging(value: str | None) -> tuple[str, ...] | None:

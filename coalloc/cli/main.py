@@ -99,7 +99,8 @@ def coget() -> None:
       1  a defect of coget             6  the local disk
       2  usage                         7  not allowed
       3  nothing to fetch from         8  another coget writes the target
-      4  verification failed         130  interrupted, can be resumed
+      4  verification failed           9  the deadline
+                                     130  interrupted, can be resumed
     """
 
 

@@ -74,6 +74,19 @@ class TransferRunner:
         """Use up to `most` sources at once from now on."""
         self._handle(SourceLimit(self._loop.time(), most))
 
+    def tell(self, event: Event) -> bool:
+        """Pass an event to the scheduler while the run goes on; return False, without effect, if it is over."""
+        if self._over.done():
+            return False
+        self._handle(event)
+        return True
+
+    def end(self, error: Exception | None) -> None:
+        """End the run, with this error if there is one. An error between two runs ends the next one."""
+        self._error = self._error or error
+        if not self._over.done():
+            self._over.set_result(None)
+
     async def await_late_answers(self) -> None:
         """Wait briefly for sources that have not answered yet: a replica may be of another file.
 
@@ -102,7 +115,7 @@ class TransferRunner:
             for action in self._scheduler.handle(event):
                 self._perform(action)
         except Exception as error:  # a defect must end the transfer, not hang it
-            self._finish(error)
+            self.end(error)
 
     def _perform(self, action: Action) -> None:
         match action:
@@ -131,20 +144,14 @@ class TransferRunner:
                     self._waker.cancel()
                 self._waker = self._loop.call_at(at, self._tick)
             case Done():
-                self._finish(None)
+                self.end(None)
             case GiveUp(reason):
-                self._finish(TransferFailed(f"no source is left: {reason}", "run the same command again to continue"))
+                self.end(TransferFailed(f"no source is left: {reason}", "run the same command again to continue"))
 
     def _tick(self) -> None:
         wanted = tuple(i for i, source in enumerate(self._sources) if source.wanted)
         queueing = tuple(i for i, source in enumerate(self._sources) if source.queues)
         self._handle(Tick(self._loop.time(), tuple(source.path_state for source in self._sources), wanted, queueing))
-
-    def _finish(self, error: Exception | None) -> None:
-        """End the run. An error that a late replica causes between two runs ends the next run."""
-        self._error = self._error or error
-        if not self._over.done():
-            self._over.set_result(None)
 
     def _work(self, source: int, job: Job) -> asyncio.Task[None]:
         """Run `job` once the previous job of its source is over: a source is used by one task at a time."""
@@ -195,7 +202,7 @@ class TransferRunner:
             self._connecting.pop(source, None)
             await self._failed(source, None, error)
         except Exception as error:
-            self._finish(error)
+            self.end(error)
         else:
             self._connecting.pop(source, None)
             self._handle(Ready(self._loop.time(), source, stat.ranged, stat.rtt))
@@ -224,7 +231,7 @@ class TransferRunner:
         try:
             await self._connections.confirm(source)
         except Exception as error:
-            self._finish(error)
+            self.end(error)
 
     async def _fetch(self, copy: int, source: int) -> None:
         self._connections.note_fetch(source)
@@ -240,7 +247,7 @@ class TransferRunner:
         except SourceError as error:
             await self._failed(source, copy, error)
         except Exception as error:  # a failure of the disk, or a defect
-            self._finish(error)
+            self.end(error)
         else:
             if copy in self._spans:
                 handle(Finished(time(), copy))

@@ -153,13 +153,17 @@ class Transfer(ABC):
         if not await self._connections.connect(self._most):
             raise unusable(self._urls, self._connections.errors)
 
-    def _schedule(self, missing: Sequence[tuple[int, int]] | None = None) -> Scheduler:
-        """Make the scheduler, once the size is known; `missing` are the ranges to fetch, None for all."""
+    def _schedule(self, missing: Sequence[tuple[int, int]] | None = None, opened: int | None = None) -> Scheduler:
+        """Make the scheduler, once the size is known.
+
+        :param missing: the ranges to fetch; None for all
+        :param opened: number of bytes, from the first one on, that may be fetched at first; None for all
+        """
         size = self._agreement.size or 0
         self._left_at_start = size if missing is None else sum(end - start for start, end in missing)
         self._fetch_began = self._loop.time()
         self._scheduler = Scheduler(
-            size, self._estimates, self._policy, missing=missing, most=self._most, seed=self._seed
+            size, self._estimates, self._policy, missing=missing, opened=opened, most=self._most, seed=self._seed
         )
         return self._scheduler
 

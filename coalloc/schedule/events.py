@@ -9,6 +9,7 @@ __all__ = [
     "Failed",
     "Finished",
     "Held",
+    "Opened",
     "Ready",
     "Received",
     "Rejected",
@@ -105,6 +106,13 @@ class Rejected(NamedTuple):
     reason: str = "it sent wrong bytes"
 
 
+class Opened(NamedTuple):
+    """All bytes before `end` may be fetched from now on, as there is room for them."""
+
+    at: float
+    end: int
+
+
 class SourceLimit(NamedTuple):
     """The number of sources that may be used at once is now `most`, at least 1."""
 
@@ -126,4 +134,4 @@ class Tick(NamedTuple):
     queueing: tuple[int, ...] = ()
 
 
-Event = SourceLimit | Started | Ready | Waiting | Held | Received | Finished | Failed | Rejected | Tick
+Event = Opened | SourceLimit | Started | Ready | Waiting | Held | Received | Finished | Failed | Rejected | Tick

@@ -15,6 +15,7 @@ from coalloc.schedule.events import (
     Failed,
     Finished,
     Held,
+    Opened,
     Ready,
     Received,
     Rejected,
@@ -55,6 +56,7 @@ class Scheduler:
     :param estimates: forecast of each source, in the order of the replicas
     :param policy: policy of the co-allocation strategy
     :param missing: ranges not delivered by earlier runs; None for the whole file
+    :param opened: number of bytes, from the first one on, that may be fetched before an `Opened`; None for all
     :param most: maximum number of sources to use at once; the others replace those that fail
     :param seed: seed of the random lengths of pauses
     """
@@ -66,10 +68,11 @@ class Scheduler:
         policy: Policy,
         *,
         missing: Iterable[tuple[int, int]] | None = None,
+        opened: int | None = None,
         most: int | None = None,
         seed: int = 0,
     ) -> None:
-        self.state = State(size, estimates, missing)
+        self.state = State(size, estimates, missing, opened)
         self.policy = policy
         self.rationale = ""
         self._chance = Random(seed)
@@ -103,6 +106,8 @@ class Scheduler:
                 self._rejected(event)
             case SourceLimit():
                 self._limit(event)
+            case Opened():
+                self.state.open(event.end)
             case Started():
                 for source in event.connected:
                     self.state.sources[source].connected = True
@@ -178,6 +183,14 @@ class Scheduler:
 
     def _rejected(self, event: Rejected) -> None:
         self._ended = False
+        for source in self.state.sources:
+            copies = self.state.all_running(source)
+            touched = (copy for copy in copies for start, end in event.ranges if start < copy.end and copy.start < end)
+            if source.index in event.sources or any(touched):
+                for copy in copies:
+                    copy.ending = "shortened"
+                    self._copies.abandon(copy)
+                self._copies.hand_back(source, event.at)
         for start, end in event.ranges:
             self.state.final.remove(start, end)
             self.state.unassigned.add(start, end)

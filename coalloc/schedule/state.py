@@ -1,7 +1,8 @@
 """The scheduler's knowledge: sources, partial copies, and the state of every byte of the file.
 
-At any time each byte is in exactly one state: final (delivered), unassigned, in the share of one source, or in a
-running partial copy; only a race puts a byte in two copies. Policies read the state; only the scheduler changes it.
+At any time each byte is in exactly one state: final (delivered), unassigned, in the share of one source, in a running
+partial copy, or not opened yet; only a race puts a byte in two copies. Policies read the state; only the scheduler
+changes it.
 """
 
 from collections import deque
@@ -147,10 +148,16 @@ class State:
     :param size: bytes in the file
     :param estimates: forecast of each source, in the order of the replicas
     :param missing: ranges not delivered by earlier runs; None for the whole file
+    :param opened: number of bytes, from the first one on, that may be fetched at first; None for all
+    :ivar opened: number of bytes, from the first one on, that may be fetched now
     """
 
     def __init__(
-        self, size: int, estimates: Sequence[Estimate], missing: Iterable[tuple[int, int]] | None = None
+        self,
+        size: int,
+        estimates: Sequence[Estimate],
+        missing: Iterable[tuple[int, int]] | None = None,
+        opened: int | None = None,
     ) -> None:
         self.size = size
         self.sources = [
@@ -161,8 +168,16 @@ class State:
         self.final = Intervals([(0, size)])
         for start, end in self.unassigned:
             self.final.remove(start, end)
+        self.opened = size if opened is None else opened
+        self.unassigned.remove(self.opened, size)
         self.raced_bytes = 0
         self.history: deque[str] = deque(maxlen=100)
+
+    def open(self, end: int) -> None:
+        """Allow that all bytes before `end` are fetched."""
+        for start, stop in self.final.gaps(self.opened, end):
+            self.unassigned.add(start, stop)
+        self.opened = max(self.opened, end)
 
     @property
     def complete(self) -> bool:

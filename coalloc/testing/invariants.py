@@ -9,7 +9,7 @@ __all__ = ["CheckedScheduler", "check"]
 
 
 def check(scheduler: Scheduler) -> None:
-    """Check that each byte is final, or in one copy, share or unassigned range; only a race may have it twice."""
+    """Check that each byte is final, in one copy, share or unassigned range, or not opened; races have some twice."""
     state = scheduler.state
     promised = Intervals()
     places: list[list[tuple[int, int]]] = [list(state.unassigned), *(list(source.share) for source in state.sources)]
@@ -24,7 +24,9 @@ def check(scheduler: Scheduler) -> None:
     for place in races:
         for start, end in place:
             promised.add(start, end)
-    lost = state.size - state.final.total - promised.total
+    closed = sum(end - start for start, end in state.final.gaps(state.opened, state.size))
+    assert not promised.within(state.opened, state.size), "bytes are promised that are not opened"
+    lost = state.size - state.final.total - promised.total - closed
     assert lost == 0, f"{lost} bytes are assigned to no source"
     for source in state.sources:
         assert (source.copy is not None) == (source.status == "fetching")

@@ -9,18 +9,19 @@ from coalloc.collect.simulation.simulator import SimulatedHop, SimulationRecord,
 from coalloc.collect.simulation.underlay import (
     Break,
     Capacity,
+    FluidStream,
     Happening,
     Kill,
     Rate,
     RateShare,
     Route,
-    Stream,
     Underlay,
 )
 
 __all__ = [
     "Break",
     "Capacity",
+    "FluidStream",
     "Happening",
     "Kill",
     "Rate",
@@ -29,7 +30,6 @@ __all__ = [
     "SimulatedCarrier",
     "SimulatedHop",
     "SimulationRecord",
-    "Stream",
     "Underlay",
     "simulate",
 ]

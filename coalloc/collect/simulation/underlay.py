@@ -9,13 +9,13 @@ from typing import NamedTuple, Self
 
 from coalloc.planner.network import Host, Link, LinkKey, Network
 
-__all__ = ["Break", "Capacity", "Happening", "Kill", "Rate", "RateShare", "Route", "Stream", "Underlay"]
+__all__ = ["Break", "Capacity", "FluidStream", "Happening", "Kill", "Rate", "RateShare", "Route", "Underlay"]
 
 Route = Mapping[str, float]
 """For each link, the amount of its capacity that a byte takes; 1 for an ordinary link of the route."""
 
 
-class Stream(NamedTuple):
+class FluidStream(NamedTuple):
     """Endless background traffic.
 
     With a `rate` (bytes per second), it takes that rate before all other flows, as UDP does. Without, it shares fairly
@@ -39,7 +39,7 @@ class Underlay:
 
     capacities: Mapping[str, float]
     routes: Mapping[tuple[str, str], Route]
-    streams: tuple[Stream, ...] = ()
+    streams: tuple[FluidStream, ...] = ()
     storage: Mapping[str, int] = field(default_factory=dict)
     shares: Mapping[tuple[str, str], float] = field(default_factory=dict)
 

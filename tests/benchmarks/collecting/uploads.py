@@ -13,7 +13,7 @@ from random import Random
 from statistics import fmean
 
 from coalloc.collect.methods import AllAtOnce
-from coalloc.collect.simulation import Happening, Rate, RateShare, Stream, Underlay, simulate
+from coalloc.collect.simulation import FluidStream, Happening, Rate, RateShare, Underlay, simulate
 from coalloc.planner import Demand, File, Host, Isp, Link, LinkKey, Network
 from tests.benchmarks.collecting.transit_stub import PEERINGS, TransitStub
 
@@ -110,9 +110,9 @@ def _sizes(number: int, draw: Random) -> list[int]:
 
 def _traffic(
     graph: TransitStub, homes: dict[str, int], load: int, senders: int, draw: Random
-) -> tuple[tuple[Stream, ...], tuple[Udp, ...]]:
+) -> tuple[tuple[FluidStream, ...], tuple[Udp, ...]]:
     """Return `load` streams from B to A between stub domains without a bistro, and the UDP streams among them."""
-    streams: list[Stream] = []
+    streams: list[FluidStream] = []
     udp: list[Udp] = []
     from_stubs, to_stubs = (_free(graph, homes, domain) for domain in ("B", "A"))
     receivers = list(chain(*to_stubs))
@@ -129,7 +129,7 @@ def _traffic(
                 on, off = draw.uniform(*ON_OFF), draw.uniform(*ON_OFF)
                 mean = UDP_PART * graph.edges[far, near] / sum(steady)
                 udp.append(Udp(name, mean * (on + off) / on, on, off))
-            streams.append(Stream(name, _names(route), 0.0 if steady[number] else None))
+            streams.append(FluidStream(name, _names(route), 0.0 if steady[number] else None))
     return tuple(streams), tuple(udp)
 
 

@@ -20,6 +20,7 @@ from coalloc.schedule.events import (
     Failed,
     Finished,
     Held,
+    Opened,
     Ready,
     Received,
     Rejected,
@@ -29,6 +30,7 @@ from coalloc.schedule.events import (
     Waiting,
 )
 from coalloc.schedule.policies import NAMES, make
+from coalloc.schedule.policies.in_order import InOrder
 from coalloc.testing.invariants import CheckedScheduler
 from coalloc.util.intervals import Intervals
 from tests.support.effort import effort
@@ -78,14 +80,15 @@ class AnyOrder(RuleBasedStateMachine):
     """One transfer."""
 
     @initialize(
-        strategy=st.sampled_from(NAMES),
+        strategy=st.sampled_from([*NAMES, "in order"]),
         size=st.sampled_from(SIZES),
         sources=st.lists(st.tuples(st.sampled_from(RATES), RANGED, st.booleans()), min_size=1, max_size=6),
         most=st.none() | st.integers(1, 6),
         here=st.tuples(PARTS, PARTS) | st.none(),
         early=st.sets(st.integers(0, 5)),
+        room=st.sampled_from([1.0, 0.3, 0.01]),
     )
-    def begin(self, strategy, size, sources, most, here, early) -> None:
+    def begin(self, strategy, size, sources, most, here, early, room) -> None:
         self.now, self.wake, self.end = 0.0, inf, None
         self.size = size
         self.most = most or len(sources)
@@ -98,8 +101,15 @@ class AnyOrder(RuleBasedStateMachine):
         self.bad: set[int] = set()
         self.begun = False
         estimates = [Estimate(0.1 if rate else None, rate) for rate, _, _ in sources]
+        self.in_order = strategy == "in order"
+        self.room = max(1, int(room * size)) if self.in_order else size
         self.scheduler = CheckedScheduler(
-            size, estimates, make(strategy), missing=self.here.gaps(0, size), most=self.most
+            size,
+            estimates,
+            InOrder(self.room) if self.in_order else make(strategy),
+            missing=self.here.gaps(0, size),
+            opened=self.room if self.in_order else None,
+            most=self.most,
         )
         self.state = self.scheduler.state
         known = tuple(sorted(source for source in early if source < len(sources)))[: self.most]
@@ -287,6 +297,28 @@ class AnyOrder(RuleBasedStateMachine):
         self.end = None
         self.tell(Rejected(self.now, tuple(sorted(named)), tuple(dropped), tuple(sorted(restored))))
 
+    @precondition(lambda self: self.end is None and self.state.opened < self.size)
+    @rule(part=PARTS)
+    def read(self, part) -> None:
+        """Let the reader take some bytes, so that there is room for others."""
+        self.tell(Opened(self.now, min(self.size, self.state.opened + 1 + int(part * self.room))))
+
+    @precondition(lambda self: self.end is None and self.begun and self.in_order)
+    @rule(place=PLACES, at=PARTS, part=PARTS)
+    def reject_meanwhile(self, place, at, part) -> None:
+        """Mark a range as wrong while others are fetched; the source is not used any more."""
+        there = list(self.here.within(0, self.state.opened))
+        if not there or len(self.bad) + 1 >= len(self.servers):
+            return
+        start, end = there[int(at * (len(there) - 1))]
+        wrong = (start, start + max(1, int(part * (end - start))))
+        self.here.remove(*wrong)
+        for server in self.servers:
+            server.gave.remove(*wrong)
+        source = place % len(self.servers)
+        self.bad.add(source)
+        self.tell(Rejected(self.now, (source,), (wrong,)))
+
     # What holds at any time
 
     @invariant()
@@ -304,6 +336,8 @@ class AnyOrder(RuleBasedStateMachine):
         if self.end or not self.begun or self.ranges:
             return
         assert self.wake < inf or self.some("opening", "line"), "nothing will happen any more"
+        if self.state.opened < self.size:
+            return
         if not any(server.state == "opening" for server in self.servers) and self.scheduler.policy.name != "aggressive":
             idle = [source for source in self.state.sources if source.status == "idle"]
             assert not idle, "a source has no work, and bytes are missing"
@@ -320,6 +354,8 @@ class AnyOrder(RuleBasedStateMachine):
         """Let all servers work from now on: the transfer ends with each byte once, unless no source is left."""
         if not hasattr(self, "scheduler"):
             return
+        if self.end is None and self.state.opened < self.size:
+            self.tell(Opened(self.now, self.size))
         until, steps = self.now + LONGEST, 0
         while self.end is None:
             steps += 1

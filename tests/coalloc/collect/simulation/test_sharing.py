@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from coalloc.collect.simulation.fluid import Fluid
 from coalloc.collect.simulation.sharing import FlowLinkMatrix, share
-from coalloc.collect.simulation.underlay import Rate, Stream, Underlay
+from coalloc.collect.simulation.underlay import FluidStream, Rate, Underlay
 from predictors.compiled import compiled, floats, integers
 from tests.support.effort import effort
 
@@ -82,7 +82,7 @@ def test_no_flow_can_have_more_unless_a_poorer_one_has_less(network):
 
 
 def test_steady_streams_take_theirs_first_and_others_share_the_rest():
-    streams = (Stream("udp", {"core": 1}, rate=4.0), Stream("tcp", {"core": 1}))
+    streams = (FluidStream("udp", {"core": 1}, rate=4.0), FluidStream("tcp", {"core": 1}))
     fluid = Fluid(Underlay({"core": 10}, {("a", "t"): {"core": 1}}, streams), fast=False)
     fluid.begin(("a", "t"), 6)
     assert fluid.soonest == 2

@@ -10,7 +10,7 @@ from coalloc.collect.methods.actions import Cancel, CollectGiveUp, CollectWake, 
 from coalloc.collect.methods.base import Method
 from coalloc.collect.methods.events import Arrived, CollectStarted, CollectTick, Gone, HopFailed, HopMoved
 from coalloc.collect.methods.ledger import IllegalActionError
-from coalloc.collect.simulation import Break, Capacity, Kill, RateShare, Stream, Underlay, simulate
+from coalloc.collect.simulation import Break, Capacity, FluidStream, Kill, RateShare, Underlay, simulate
 from coalloc.planner import Demand, File, Host, Isp, Link, LinkKey, Network, Shared
 
 X = Piece("x", 0, 600)
@@ -74,7 +74,7 @@ def test_networks_change_to_the_second():
 def test_other_people_have_less_meanwhile():
     links = {"core": 300.0}
     pairs = {("a", "t"): {"core": 1.0}, ("b", "t"): {"core": 1.0}}
-    ground = Underlay(links, pairs, (Stream("tcp", {"core": 1.0}),))
+    ground = Underlay(links, pairs, (FluidStream("tcp", {"core": 1.0}),))
     record = simulate(AllAtOnce(PLAIN, DEMAND), ground)
     assert (record.seconds, record.background) == (12, {"tcp": 1500})
 

@@ -1,0 +1,109 @@
+"""A file as a stream of bytes in order, which a program reads while they arrive."""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import closing
+from dataclasses import replace
+from random import getrandbits
+
+from coalloc.api.downloads import broker_of, record_results
+from coalloc.download.connections import stop
+from coalloc.download.in_order import InOrderDownload, InOrderSettings
+from coalloc.download.request import Request, dialers, named_files, ranked
+from coalloc.engine import open_sources
+from coalloc.engine.first_answers import FirstAnswers
+from coalloc.engine.limits.server_slots import Slots
+from coalloc.errors import CoallocError, UsageError
+from coalloc.history.finishes import FinishHistory
+from coalloc.history.transfers import TransferHistory
+from coalloc.model import Results, Snapshot, TransferReport
+
+__all__ = ["stream"]
+
+ORDERLY = ("adaptive", "single")
+"""The strategies that deliver bytes about in order."""
+
+
+async def stream(
+    request: Request,
+    watch: Callable[[Snapshot], None] | None = None,
+    results: Results[TransferReport] | None = None,
+) -> AsyncGenerator[bytes, None]:
+    """Fetch the file that the request names, and yield its bytes in order, while they arrive.
+
+    Bytes are requested only as far ahead of the reader as memory allows (`in_order.ROOM`), so a slow reader slows the
+    transfer down. Pieces with known hashes are yielded only if they are right; everything else is checked after the
+    last byte. So do not rely on the bytes before the iterator has ended without an error. Nothing can be resumed.
+
+    `watch` receives snapshots. After an error, `results` has the report so far.
+
+    :raises UsageError: if the request names several files, or options that need a file on the disk
+    :raises VerificationError: at the end, if wrong bytes were yielded
+    :raises CoallocError: if the transfer fails
+    """
+    _check(request)
+    with closing(FirstAnswers()) as first:
+        made = request.dialers or dialers(request.own, request.via, request.broker)
+        request = request._replace(first=first, dialers=made)
+        handed: asyncio.Queue[bytes | None] = asyncio.Queue()
+        fetching = asyncio.create_task(_fetch(request, handed, watch, results or Results()))
+        try:
+            while (data := await handed.get()) is not None:
+                yield data
+                handed.task_done()
+            await fetching
+        finally:
+            await stop([fetching])
+
+
+def _check(request: Request) -> None:
+    if request.strategy not in ORDERLY:
+        raise UsageError(
+            f"--strategy {request.strategy} does not fetch a file in order", f"use {' or '.join(ORDERLY)}, or -o NAME"
+        )
+    if request.staging is not None:
+        raise UsageError("--staging needs a file on the disk", "leave it out, or use -o NAME")
+
+
+async def _fetch(
+    request: Request,
+    handed: asyncio.Queue[bytes | None],
+    watch: Callable[[Snapshot], None] | None,
+    results: Results[TransferReport],
+) -> None:
+    """Fetch the file, hand over its bytes one chunk at a time, and at the end None."""
+
+    async def take(data: memoryview) -> None:
+        handed.put_nowait(bytes(data))
+        await handed.join()
+
+    try:
+        broker = broker_of(request)
+        found, *others = await named_files(request, broker)
+        if others:
+            raise UsageError("only one file can be read in order, but the source names several", "read them one by one")
+        if request.dialers:
+            await request.dialers.learn([found])
+        past = TransferHistory.open()
+        settings = InOrderSettings(
+            widens=request.streams is None,
+            most=1 if request.strategy == "single" else request.max_sources,
+            keep_checksums=request.checksum != "none",
+            deadline=request.deadline,
+            past_errors=FinishHistory(past.path).errors,
+        )
+        ordered, estimates = ranked(found, past)
+        counted = replace(request.options, slots=Slots.from_environment())
+        sources = open_sources(ordered, request.engine, counted)
+        fetch = InOrderDownload(ordered, sources, estimates, take, settings, watch, seed=getrandbits(32))
+        began = time.time()
+        try:
+            with results.of(fetch.report):
+                results.done.append(await fetch.run())
+        except CoallocError as error:
+            await record_results(past, broker, request, found, fetch.report(), began, error)
+            raise
+        await record_results(past, broker, request, found, results.done[0], began)
+    finally:
+        handed.put_nowait(None)

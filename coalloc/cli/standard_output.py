@@ -1,0 +1,61 @@
+"""A file on standard output: its bytes, written while they arrive."""
+
+import os
+import select
+import sys
+from collections.abc import Callable
+from contextlib import aclosing
+from functools import partial
+from typing import TYPE_CHECKING
+
+from coalloc.cli.event_loop import in_daemon_thread
+from coalloc.errors import SinkError, UsageError
+
+if TYPE_CHECKING:
+    from coalloc.api import Request, Results
+    from coalloc.model import Snapshot, TransferReport
+
+__all__ = ["check", "write_file"]
+
+
+def check(as_json: bool) -> None:
+    """Refuse to write a file to standard output where a terminal or a JSON document is.
+
+    :raises UsageError: in these cases
+    """
+    if as_json:
+        raise UsageError("-o - and --json both need standard output", "leave one of them out")
+    if sys.stdout.isatty():
+        raise UsageError(
+            "standard output is a terminal, which bytes of a file would disturb",
+            "send it to a program with |, or name a file with -o NAME",
+        )
+
+
+async def write_file(
+    request: "Request", watch: "Callable[[Snapshot], None] | None", results: "Results[TransferReport]"
+) -> "list[TransferReport]":
+    """Write the file that the request names to standard output, in order; return its report.
+
+    :raises CoallocError: as `api.stream`
+    :raises SinkError: if standard output cannot be written
+    """
+    from coalloc import api
+
+    async with aclosing(api.stream(request, watch, results)) as chunks:
+        async for data in chunks:
+            await in_daemon_thread(partial(_write, data))  # the reader may keep it waiting for ever
+    return results.done
+
+
+def _write(data: bytes) -> None:
+    rest, out = memoryview(data), sys.stdout.fileno()
+    while rest:
+        try:
+            rest = rest[os.write(out, rest) :]
+        except BlockingIOError:  # another program made the pipe non-blocking
+            select.select([], [out], [])
+        except OSError as error:
+            raise SinkError(
+                f"cannot write to standard output: {error.strerror}", "check the program that reads it"
+            ) from None

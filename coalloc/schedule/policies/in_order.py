@@ -1,0 +1,47 @@
+"""`in order`: adaptive co-allocation for a reader that takes the bytes in order, from a bounded buffer.
+
+The bytes ahead of the reader are opened step by step. Each source takes the first bytes that nobody fetches, as many as
+it delivers while the others deliver theirs, so that no byte keeps the reader waiting for long. Sources without work
+steal as in `adaptive`.
+"""
+
+from coalloc.schedule.policies.adaptive import Adaptive
+from coalloc.schedule.policies.base import Choice, Shares, Take, first_unassigned
+from coalloc.schedule.state import ScheduledSource, State
+from coalloc.schedule.steal_size import LEAST_STEAL
+
+__all__ = ["InOrder"]
+
+AHEAD = 0.5
+"""Part of the buffer that the ranges of all sources have together, so that the next ones are open when they end."""
+SECONDS, SETUPS = 1.0, 8.0
+"""Maximum seconds of a range, and set-up times that it may last if that is longer."""
+
+
+class InOrder(Adaptive):
+    """The choice of the next range for a reader.
+
+    :param buffer: bytes that may be open at once
+    """
+
+    def __init__(self, buffer: int, *, widens: bool = True) -> None:
+        super().__init__(widens=widens)
+        self._buffer = buffer
+
+    def shares(self, state: State, now: float) -> Shares:
+        return {}
+
+    def choose(self, state: State, source: ScheduledSource, now: float) -> Choice | None:
+        first = first_unassigned(state)
+        if first is None:
+            return super().choose(state, source, now)
+        return Take(first.start, min(first.end, first.start + self._range(state, source, now)))
+
+    def _range(self, state: State, source: ScheduledSource, now: float) -> int:
+        rates = {each.index: state.rate(each, now) for each in state.sources if each.usable}
+        seconds = AHEAD * self._buffer / max(1.0, sum(rates.values()))
+        longest = max(SECONDS, SETUPS * state.setup(source))
+        return max(LEAST_STEAL, int(rates[source.index] * min(seconds, longest)))
+
+    def explain(self, state: State, now: float) -> str:
+        return "in order: each source fetches the next bytes of a buffer ahead of the reader"
