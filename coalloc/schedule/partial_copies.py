@@ -69,21 +69,32 @@ class PartialCopies:
         """Fetch the missing bytes of a copy from this source too; the copy that delivers them first wins."""
         lacking = self._state.lacking(copy)
         start, end = lacking[0][0], lacking[-1][1]
-        self._state.raced_bytes += sum(b - a for a, b in lacking)
+        if not copy.unanswered:  # else only one of the two will deliver anything
+            self._state.raced_bytes += sum(b - a for a, b in lacking)
         self._fetch(source, start, end, now, skip=self._state.final.within(start, end)).racing = True
 
-    def abandon_losers(self) -> list[RunningCopy]:
-        """Stop copies whose missing bytes another copy has delivered in a race; return them for the caller to release.
+    def abandon_losers(self, first: RunningCopy | None) -> list[RunningCopy]:
+        """Stop copies that have lost a race; return them for the caller to release.
 
-        A copy that delivered all its bytes itself is about to finish and is not stopped.
+        One has lost if another copy has delivered its missing bytes, or if another one that races for the same bytes
+        has delivered first, and this one nothing yet. A copy that delivered all its bytes itself is about to finish and
+        is not stopped.
+
+        :param first: the copy whose first bytes have just arrived; None if those that arrived were not its first
         """
         copies = list(self._state.copies.values())
         if not any(copy.racing for copy in copies):
             return []
         lost = [copy for copy in copies if not (copy.is_delivered or self._state.lacking(copy))]
+        if first:
+            lost += [copy for copy in self._state.rivals(first) if copy.unanswered and self._includes(first, copy)]
         for copy in lost:
             self.abandon(copy)
         return lost
+
+    def _includes(self, copy: RunningCopy, other: RunningCopy) -> bool:
+        """Return whether a copy will deliver all that another one lacks."""
+        return all(copy.start <= start and end <= copy.end for start, end in self._state.lacking(other))
 
     def abandon(self, copy: RunningCopy) -> None:
         """Stop a copy, unless it was stopped before; the caller releases it."""

@@ -246,7 +246,8 @@ class Scheduler:
             self._end(Done(), now)
             return
         if isinstance(event, Received):
-            losers = self._copies.abandon_losers()
+            copy = self._copy(event.copy)
+            losers = self._copies.abandon_losers(copy if copy.received == event.end - event.start else None)
             for copy in losers:
                 if copy.id in self.state.copies:
                     self._retire(copy, now)
@@ -302,7 +303,7 @@ class Scheduler:
     def _look_ahead(self, source: ScheduledSource, now: float) -> None:
         """Request the next range of a source shortly before its copy ends, so that its connections do not pause."""
         copy, trip = self.state.running(source), source.widening.rtt or 0.0
-        if copy is None or len(source.draining) >= MOST_DRAINING or self.state.raced(copy) or copy.held(now):
+        if copy is None or len(source.draining) >= MOST_DRAINING or self.state.rivals(copy) or copy.held(now):
             return
         left = self.state.lacking(copy)
         if sum(end - start for start, end in left) > self.state.rate(source, now) * (TICK + AHEAD_TRIPS * trip):
@@ -318,6 +319,8 @@ class Scheduler:
 
     def _retire(self, copy: RunningCopy, now: float) -> None:
         """End a copy whose bytes other sources deliver; a silent source must reconnect before it gets more work."""
+        if copy.unanswered:
+            self.state.sources[copy.source].learn_wait(copy.silence(now))
         if copy.silence(now) > SUSPICIOUS:
             self._fail_silent(self.state.sources[copy.source], copy, now)
         else:

@@ -28,6 +28,8 @@ UNKNOWN_SETUP = 0.1
 
 GROWING_TRIPS = 10
 """Number of round trips after the first byte in which TCP may still double its rate each time."""
+BURST = 0.5
+"""Seconds after the first byte in which a rate of 0 is no measurement, as some servers send in bursts."""
 
 THROTTLED = 0.1
 """Fraction of a partial copy's time spent waiting for admission above which the rate limit is its bottleneck."""
@@ -85,6 +87,10 @@ class ScheduledSource:
         known = self.setup_seconds
         self.setup_seconds = seconds if known is None else 0.5 * (known + seconds)
 
+    def learn_wait(self, seconds: float) -> None:
+        """Learn that a first byte takes longer than this: the range was given up after so many seconds."""
+        self.setup_seconds = max(self.setup_seconds or 0.0, seconds)
+
 
 @dataclass(slots=True)
 class RunningCopy:
@@ -128,6 +134,11 @@ class RunningCopy:
     def throttled(self, now: float) -> bool:
         """Return whether the rate limit, by its waits for admission, is the copy's bottleneck."""
         return self.held(now) > THROTTLED * (now - self.requested_at)
+
+    @property
+    def unanswered(self) -> bool:
+        """Return whether nothing has arrived yet, although no earlier copy of its source is before it."""
+        return self.last_byte_at is None and not self.queued
 
     @property
     def is_delivered(self) -> bool:
@@ -242,7 +253,7 @@ class State:
         A rate of 0 is not a measurement if the source has no work, or has only just begun a range.
         """
         own = source.meter.rate(now)
-        if own or (own is not None and self.running(source) and not self._grows(source, now)):
+        if own or (own is not None and self.running(source) and not self._has_just_begun(source, now)):
             return own
         known = [self._pace(other, r, now) for other in self.sources if (r := other.meter.rate(now))]
         return median(known) if known else UNKNOWN_RATE
@@ -348,16 +359,25 @@ class State:
 
     def _grows(self, source: ScheduledSource, now: float) -> bool:
         """Return whether the source's range began so recently that TCP may still be raising its rate."""
+        return self._begun_within(source, GROWING_TRIPS * self._round_trip(source), now)
+
+    def _has_just_begun(self, source: ScheduledSource, now: float) -> bool:
+        """Return whether the source's range began so recently that silence since its first bytes means nothing."""
+        return self._begun_within(source, max(BURST, GROWING_TRIPS * self._round_trip(source)), now)
+
+    def _begun_within(self, source: ScheduledSource, seconds: float, now: float) -> bool:
         copy = self.running(source)
         if copy is None or copy.first_byte_at is None or copy.queued:
             return False
-        return now < copy.first_byte_at + GROWING_TRIPS * self._round_trip(source)
+        return now < copy.first_byte_at + seconds
 
-    def raced(self, copy: RunningCopy) -> bool:
-        """Return whether another running copy includes bytes of this one: the two are in a race."""
-        return any(
-            other is not copy and other.start < copy.end and copy.start < other.end for other in self.copies.values()
-        )
+    def rivals(self, copy: RunningCopy) -> list[RunningCopy]:
+        """Return the other running copies that include bytes of this one: they are in a race."""
+        return [
+            other
+            for other in self.copies.values()
+            if other is not copy and other.start < copy.end and copy.start < other.end
+        ]
 
 
 def median(values: Iterable[float]) -> float:

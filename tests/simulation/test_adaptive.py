@@ -1,12 +1,15 @@
 """The adaptive scheme against the ideal: all sources are busy until the last byte."""
 
 from itertools import pairwise
+from random import Random
 
 import numpy as np
 import pytest
 
 from coalloc.model import Estimate
 from coalloc.testing.simulated import Behaviour
+from tests.support.effort import effort
+from tests.support.seeds import tries
 from tests.support.simulation import simulate
 
 MB = 1_000_000
@@ -68,3 +71,42 @@ def test_near_the_ideal(name, informed):
     assert result.content == CONTENT
     assert result.seconds / ideal(behaviours) <= bound
     assert result.sent - SIZE <= 0.01 * SIZE
+
+
+@pytest.mark.parametrize("number", [2, 3, 5])
+@pytest.mark.parametrize("size", [70_000, 600_000])
+@pytest.mark.parametrize("first_byte", [0.3, 3.0])
+@pytest.mark.parametrize("rate", [1e5, 1e7])
+def test_servers_that_think_long_are_waited_for(number, size, first_byte, rate):
+    """A request without an answer is not given up for another one, which would have to wait as long."""
+    slow = Behaviour(((0.0, rate),), connect_seconds=0.02, setup_seconds=first_byte)
+    result = simulate(CONTENT[:size], [slow] * number, limit=1000)
+    assert result.error is None
+    assert result.seconds < 2 * (2 * first_byte + size / rate)
+    assert result.sent <= 1.1 * size
+
+
+@pytest.mark.long
+@pytest.mark.seeded
+def test_any_servers_deliver_a_small_file():
+    for attempt in tries(effort(100, 5000)):
+        with attempt as seed:
+            chance = Random(seed)
+            size = int(10 ** chance.uniform(3.5, 6.5))
+            behaviours = []
+            for _ in range(chance.randint(1, 6)):
+                first_byte = 10 ** chance.uniform(-3, 0.7)
+                behaviours.append(
+                    Behaviour(
+                        ((0.0, 10 ** chance.uniform(4.5, 7.5)),),
+                        connect_seconds=first_byte * chance.choice([0.01, 0.1, 1]),
+                        setup_seconds=first_byte,
+                        chunk=int(10 ** chance.uniform(3, 5.3)),
+                        disorder=chance.choice([1, 1, 4]),
+                    )
+                )
+            content = chance.randbytes(size)
+            result = simulate(content, behaviours, limit=1000)
+            assert result.error is None
+            assert result.content == content
+            assert result.sent <= 1.1 * size + (64 << 10)

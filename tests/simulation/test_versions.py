@@ -80,8 +80,8 @@ def test_bytes_of_a_lost_source_that_cannot_confirm_them_are_fetched_again(targe
 
 
 def test_one_that_did_not_change_is_gone_on_with_and_one_that_did_is_left_out(target):
-    both = {"a": replica(at=[1.5], connect_seconds=0.01), "b": replica()}
-    report = runs(target, (both, 1.0), (both, FOREVER), pause=1.0)
+    both = {"a": replica(at=[1.2], connect_seconds=0.01), "b": replica()}
+    report = runs(target, (both, 0.7), (both, FOREVER), pause=1.0)
     assert target.read_bytes() == VERSIONS[0]
     assert report.resumed_bytes > 0
     assert report.sources[0].outcome == "failed"

@@ -70,11 +70,17 @@ class Adaptive(Policy):
         copy = state.running(source)
         if copy is None:  # the victim has not begun: an idle source takes all its bytes
             return Steal(index, victim.nbytes)
-        if state.raced(copy):
+        rivals = state.rivals(copy)
+        if rivals and not all(other.unanswered and other.id <= copy.id for other in (copy, *rivals)):
             return None
         nbytes = stolen(victim, thief, together, thief.worth)
-        whole = nbytes == victim.nbytes or (state.scattered(source) and saves_all(victim, thief, thief.worth))
-        if whole and not source.share and self._may_race(state, victim.nbytes):
+        whole = nbytes == victim.nbytes and not source.share
+        if whole and copy.unanswered:  # if it were abandoned, the wait would begin anew elsewhere, perhaps for ever
+            return Race(copy.id)
+        if rivals:
+            return None
+        last = whole or (state.scattered(source) and saves_all(victim, thief, thief.worth))
+        if last and not source.share and self._may_race(state, victim.nbytes):
             return Race(copy.id)
         return Steal(index, nbytes) if nbytes else None
 

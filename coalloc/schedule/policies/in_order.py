@@ -8,13 +8,14 @@ steal as in `adaptive`.
 from coalloc.schedule.policies.adaptive import Adaptive
 from coalloc.schedule.policies.base import Choice, Shares, Take, first_unassigned
 from coalloc.schedule.state import ScheduledSource, State
-from coalloc.schedule.steal_size import LEAST_STEAL
 
 __all__ = ["InOrder"]
 
 AHEAD = 0.5
 """Part of the buffer that the ranges of all sources have together, so that the next ones are open when they end."""
-SECONDS, SETUPS = 1.0, 8.0
+LEAST = 1 << 20
+"""Minimum bytes of a range: enough deliveries to measure a rate. Others take over what is late."""
+SECONDS, SETUPS = 2.0, 16.0
 """Maximum seconds of a range, and set-up times that it may last if that is longer."""
 
 
@@ -41,7 +42,7 @@ class InOrder(Adaptive):
         rates = {each.index: state.rate(each, now) for each in state.sources if each.usable}
         seconds = AHEAD * self._buffer / max(1.0, sum(rates.values()))
         longest = max(SECONDS, SETUPS * state.setup(source))
-        return max(LEAST_STEAL, int(rates[source.index] * min(seconds, longest)))
+        return max(LEAST, int(rates[source.index] * min(seconds, longest)))
 
     def explain(self, state: State, now: float) -> str:
         return "in order: each source fetches the next bytes of a buffer ahead of the reader"

@@ -438,10 +438,23 @@ def test_range_can_be_raced_again_after_its_original_failed():
     (race,) = kinds(machine.handle(Ready(0.5, 1)), Fetch)
     original, racer = state.copies[fetch.copy], state.copies[race.copy]
     assert racer.racing
-    assert state.raced(original)
-    assert state.raced(racer)
+    assert state.rivals(original)
+    assert state.rivals(racer)
     machine.handle(Failed(0.6, 0, "reset", permanent=False, copy=fetch.copy))
-    assert not state.raced(racer)
+    assert not state.rivals(racer)
+
+
+def test_of_two_requests_without_an_answer_the_first_that_is_answered_goes_on():
+    machine = scheduler(size=100_000, sources=3)
+    (first,) = kinds(machine.handle(Ready(0.0, 0, rtt=0.001)), Fetch)
+    machine.handle(Ready(0.0, 1, rtt=0.001))
+    (second,) = kinds(machine.handle(Tick(0.5, (None,) * 3)), Fetch)
+    assert (second.start, second.end) == (first.start, first.end)
+    actions = machine.handle(Received(0.9, second.copy, 0, 10_000))
+    assert kinds(actions, Abandon) == [Abandon(first.copy)]
+    assert machine.state.raced_bytes == 0
+    assert machine.state.sources[0].setup_seconds >= 0.9  # so it is not soon taken for a quick one
+    assert not kinds(machine.handle(Received(1.0, second.copy, 10_000, 90_000)), Abandon)
 
 
 def test_loser_of_a_race_gets_work_at_once_and_the_winner_finishes():
