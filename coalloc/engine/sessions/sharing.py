@@ -25,6 +25,8 @@ WORTH_A_ROUTE = 4 * 1024 * 1024
 """The same of a range for a session that takes a further route, whose rate is not known yet."""
 MOMENT = 2 * 1024 * 1024
 """Bytes of a part for a session that can queue only after this part, if other sessions deliver, too."""
+LATE = 2.0
+"""Factor by which a first byte must be later than usual for its request to be given up."""
 LOOK_SECONDS = 0.1
 """Seconds between checks of a session: whether another session is behind or has failed, or this one is recalled."""
 
@@ -192,9 +194,22 @@ class RangeSharing:
         nbytes = stolen(victim, thief, seconds_together(thief, victims.values()), last.worth(thief, victim))
         part = last.last_part()
         if nbytes and part:
+            if nbytes == victim.nbytes and last.unanswered(now):
+                if not self._overdue(last, now):
+                    return
+                last.give_up(now)
             end = part.end
             part.end = max(part.at, end - nbytes)
             self._unshared.add(part.end, end)
+
+    def _overdue(self, work: SessionWork, now: float) -> bool:
+        """Return whether a first byte takes much longer than usual at this server.
+
+        If all of a request were taken from a session that only waits as long as any, the wait would begin anew, perhaps
+        for ever.
+        """
+        known = [each.answers_after for each in self._works.values() if each.answers_after is not None]
+        return bool(known) and work.unanswered(now) > LATE * max(known)
 
     def _lasts(self) -> float:
         """Return the seconds that the undealt bytes will last."""

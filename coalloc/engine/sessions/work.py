@@ -41,6 +41,8 @@ class SessionWork:
     def __init__(self, session: Source, rtt: float) -> None:
         self.session = session
         self.parts: dict[Task[None], RangePart] = {}
+        self.answers_after: float | None = None
+        """Seconds to the last first byte, or for which one was awaited in vain; None if nothing is known."""
         self._rtt = rtt
         self._setup: float | None = None
         self._rate: float | None = None
@@ -64,10 +66,18 @@ class SessionWork:
         self._since += at - part.at
         part.at, self._last = at, now
         if self._setup is None:
-            self._setup = now - self._marked
+            self._setup = self.answers_after = now - self._marked
         elif now >= self._marked + self._setup + (MEASURE_SECONDS if self.session.queues else STALE_SECONDS):
             self._rate = self._since / (now - self._marked)
             self._marked, self._since = now, 0
+
+    def unanswered(self, now: float) -> float:
+        """Return the seconds for which the session has been waiting for its first byte; 0 if it is not."""
+        return now - self._marked if self.parts and self._setup is None else 0.0
+
+    def give_up(self, now: float) -> None:
+        """Note that another session takes over what this one was waiting for."""
+        self.answers_after = max(self.answers_after or 0.0, self.unanswered(now))
 
     def seconds(self, now: float) -> float:
         """Return the seconds until all parts arrive at the current rate; infinity while no rate is known."""
@@ -135,7 +145,7 @@ class SessionWork:
         rate, trips = self.rate(now) or guess, SETUP_TRIPS * self._rtt
         if self.session.queues:
             return Thief(rate, self.left / rate + trips if rate else inf, least=LEAST_REQUEST)
-        setup = self._setup or trips
+        setup = self._setup or max(trips, self.answers_after or 0.0)
         return Thief(rate, setup, setup / SETUP_TRIPS)
 
     def worth(self, thief: Thief, victim: Victim) -> float:

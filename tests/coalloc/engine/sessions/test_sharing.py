@@ -129,6 +129,29 @@ def test_one_that_turns_slow_holds_nothing_up(then):
     assert sum(session.sent for session in sessions) < 1.03 * SIZE
 
 
+class Thinking(Far):
+    """A session whose server thinks for `thinks` seconds before each answer."""
+
+    def __init__(self, thinks: float, queues: bool):
+        super().__init__(2e6, queues=queues)
+        self.thinks = thinks
+
+    async def fetch(self, span: Span, deliver) -> None:
+        async with self.turn:
+            await asyncio.sleep(self.thinks)
+        await super().fetch(span, deliver)
+
+
+@pytest.mark.parametrize("queues", [True, False])
+@pytest.mark.parametrize("number", [2, 4, 8])
+@pytest.mark.parametrize("size", [600_000, 3_000_000])
+def test_a_server_that_thinks_long_is_not_asked_again_and_again(queues, number, size):
+    seconds, sessions = fetched(*[lambda: Thinking(3.0, queues)] * number, skip=((size, SIZE),))
+    assert sum(session.sent for session in sessions) < 1.2 * size + (1 << 20)
+    assert seconds < 40
+    assert sum(len(session.spans) for session in sessions) < 40
+
+
 def test_little_is_given_ahead():
     """Small slices allow a range to be shortened without wasted bytes."""
     _, sessions = fetched(*[lambda: Far(1e6)] * 4)
