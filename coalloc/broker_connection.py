@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from urllib.parse import urlsplit
 
 from coalloc.config import LOOPBACK, BrokerAccess
-from coalloc.errors import CoallocError, NotAllowed, NothingToFetchFrom, UsageError
+from coalloc.errors import CoallocError, NoAnswer, NotAllowed, NothingToFetchFrom, UsageError
 from coalloc.util.documents import document
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class BrokerRefuses(CoallocError):
     code = "broker_refuses"
 
 
-class BrokerSilent(NothingToFetchFrom):
+class BrokerSilent(NoAnswer):
     """A broker that does not answer, or is temporarily unable to; a later request may succeed."""
 
 

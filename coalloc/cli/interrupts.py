@@ -22,6 +22,7 @@ class Interrupted(CoallocError):
 
     status = 130
     code = "interrupted"
+    _passes = True
 
 
 def run(work: Coroutine[Any, Any, T], remedy: str = "") -> T:
