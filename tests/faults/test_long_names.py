@@ -3,13 +3,13 @@
 import asyncio
 import json
 import random
-import re
 from urllib.parse import quote
 
 import pytest
 
 from coalloc.util.partial_names import data_folder
 from tests.support.coget import coget, coget_process
+from tests.support.halving import HalvingServer
 from tests.support.scripted import raw_server
 from tests.support.waiting import PATIENCE, until
 
@@ -19,27 +19,6 @@ ASCII, ACCENTS = "n" * 254, "é" * 126
 NAMES = [f"{ASCII}1", f"{ASCII}2", f"{ACCENTS}ab", f"{ACCENTS}ac"]
 
 
-class HalvingServer:
-    """A web server that sends only the first half of each file until `whole` is set."""
-
-    def __init__(self) -> None:
-        self.whole = asyncio.Event()
-
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while head := await reader.readuntil(b"\r\n\r\n"):
-            found = re.search(rb"(?i)\r\nrange: bytes=(\d+)-(\d*)", head)
-            start = int(found[1]) if found else 0
-            end = int(found[2]) + 1 if found and found[2] else len(CONTENT)
-            status = f"206 Partial\r\nContent-Range: bytes {start}-{end - 1}/{len(CONTENT)}" if found else "200 OK"
-            writer.write(f'HTTP/1.1 {status}\r\nContent-Length: {end - start}\r\nETag: "1"\r\n\r\n'.encode())
-            if head.startswith(b"HEAD"):
-                continue
-            writer.write(CONTENT[start : min(end, HALF)])
-            if end > HALF:
-                await self.whole.wait()
-                writer.write(CONTENT[max(start, HALF) : end])
-
-
 def written(home, name):
     data = home / data_folder(name) / "data"
     return data.stat().st_blocks * 512 if data.exists() else 0
@@ -47,7 +26,7 @@ def written(home, name):
 
 @pytest.mark.parametrize("name", NAMES[::2])
 async def test_a_killed_fetch_goes_on_from_its_partial_data(tmp_path, name):
-    server = HalvingServer()
+    server = HalvingServer(CONTENT)
     async with raw_server(server.serve) as port:
         words = ["--json", f"http://127.0.0.1:{port}/{quote(name)}"]
         with coget_process(words, tmp_path) as process:
