@@ -54,6 +54,7 @@ def collection(report: CollectReport) -> Document:
         "pairs": [_pair(pair) for pair in report.pairs],
         "gone": dict(report.gone),
         "left": [each._asdict() for each in report.left],
+        "cleared": list(report.cleared),
     }
 
 
