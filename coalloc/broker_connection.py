@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from coalloc.config import LOOPBACK, BrokerAccess
 from coalloc.errors import CoallocError, NoAnswer, NotAllowed, NothingToFetchFrom, UsageError
+from coalloc.util import trace
 from coalloc.util.documents import document
 
 if TYPE_CHECKING:
@@ -111,6 +112,7 @@ class BrokerConnection:
         if self.access.token:
             headers["Authorization"] = f"Bearer {self.access.token}"
         seconds = httpx.Timeout(SECONDS, read=SECONDS if whole else QUIET)
+        trace.asked(self.access.url, f"{method} {path}")
         try:
             # Redirects are not followed: they could send the token to another server. Requests to this machine bypass
             # proxies, which would see unencrypted content.
@@ -119,6 +121,7 @@ class BrokerConnection:
                 httpx.AsyncClient(timeout=seconds, headers=headers, trust_env=not self._near) as client,
                 client.stream(method, f"{self.access.url}{PATH}{path}", **what) as answer,
             ):
+                trace.answered(self.access.url, f"{answer.status_code} {answer.reason_phrase}")
                 self.address = self._peer(answer)
                 yield answer
         except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, ImportError) as error:  # ImportError: no proxy support

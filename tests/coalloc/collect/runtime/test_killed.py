@@ -1,4 +1,4 @@
-"""What a killed collect job leaves here and at a relay: the next one removes it, says so, and touches nothing else."""
+"""Leftovers of a killed collect job, here and at a relay: the next job removes them and says so, and nothing else."""
 
 import json
 import subprocess
