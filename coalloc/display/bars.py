@@ -26,8 +26,9 @@ BAR_COLUMNS = 12
 """Least width of a source's bar."""
 GAP = 2
 _COLUMNS = {"state": 10, "rate": 9, "bytes": 9, "share": 5}
+"""Width of the columns between a source's name and its bar."""
 _LAYOUTS = (("state", "rate", "bytes", "share"), ("state", "rate", "share"), ("state", "rate"), ("state",))
-"""Columns between a source's name and its bar, for ever narrower terminals."""
+"""These columns as shown, for ever narrower terminals."""
 
 _STYLES: dict[SourceState, str] = {
     "connecting": "dim",

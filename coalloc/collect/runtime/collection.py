@@ -106,6 +106,7 @@ class CollectJob:
             await clearing
         finally:
             clearing.cancel()
+            await asyncio.wait({clearing})
             self._ended_at = self._loop.time()
             await self._close()
             if showing:

@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from coalloc.history.database import RecordsFile, transaction
 
@@ -66,12 +66,15 @@ class StagingRecords(RecordsFile):
 
     def abandoned(self, servers: Collection[str]) -> list[StagingRecord]:
         """Return the areas at these servers whose jobs have ended without removing them."""
-        rows: list[tuple[Any, ...]] = self._use(lambda database: database.execute(READ).fetchall(), [])
-        return [
-            StagingRecord(server, path, bytes(secret), identity)
-            for server, path, secret, identity, machine, process, made in rows
-            if server in servers and _is_over(machine, process, made)
-        ]
+
+        def read(database: "sqlite3.Connection") -> list[StagingRecord]:
+            return [
+                StagingRecord(server, path, bytes(secret), identity)
+                for server, path, secret, identity, machine, process, made in database.execute(READ)
+                if server in servers and _is_over(machine, process, made)
+            ]
+
+        return self._use(read, [])
 
     def _write(self, statement: str, *values: str | None) -> None:
         def write(database: "sqlite3.Connection") -> None:
@@ -83,7 +86,7 @@ class StagingRecords(RecordsFile):
 
 def _is_over(machine: str, process: str, made: float) -> bool:
     if machine and machine == _machine():
-        return _process(int(process.split()[0])) != process
+        return _process(int(process.partition(" ")[0])) != process
     return made < time.time() - LONGEST_JOB
 
 
