@@ -200,7 +200,8 @@ class DirectDialer:
             )
             raise Unreachable(f"{where} {reason}", "check host and port, and that the server is running") from None
         if trace.is_on():
-            trace.answered(where, f"connected to {sock.getpeername()[0]}")
+            with suppress(OSError):  # it may have been reset already
+                trace.answered(where, f"connected to {sock.getpeername()[0]}")
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if first:
             await send_first(sock, first)

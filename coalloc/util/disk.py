@@ -63,7 +63,8 @@ class Disk:
         """Make these bytes a hole, which reads as zeros. Some file systems do not support this call (EOPNOTSUPP)."""
         import ctypes  # needed only by resumed or repaired transfers with long runs of zeros
 
-        allocate = getattr(ctypes.CDLL(None, use_errno=True), "fallocate", None)
+        library = ctypes.CDLL(None, use_errno=True)
+        allocate = getattr(library, "fallocate64", None) or getattr(library, "fallocate", None)
         if allocate is None:  # old C library
             raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
         if allocate(fd, _PUNCH_HOLE, ctypes.c_int64(offset), ctypes.c_int64(length)):

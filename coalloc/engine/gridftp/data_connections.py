@@ -83,7 +83,9 @@ class DataConnections:
         """The command that requests an address: EPSV or PASV."""
         self._has_epsv = True
         self._elsewhere: PermissionRefused | None = None
-        """The refusal of the host in the last reply, if the server's own address is tried instead."""
+        """The refusal of the host in the last reply, while the server's own address is tried instead."""
+        self._answers = False
+        """Whether a data connection was made."""
         self._prepared: tuple[PendingReply, ComingConnection] | None = None
 
     def prepare(self) -> None:
@@ -142,7 +144,7 @@ class DataConnections:
             if self._elsewhere:
                 raise self._elsewhere from None
             raise
-        self._elsewhere = None
+        self._elsewhere, self._answers = None, True
         return connected
 
     async def _reachable(self, reply: Reply) -> HostAndPort:
@@ -153,7 +155,7 @@ class DataConnections:
         """
         if reply.code != 227 or await self._allowed(named := passive_address(reply)[0]):
             return await self.address(reply)
-        self._elsewhere = self._refused(named)
+        self._elsewhere = None if self._answers else self._refused(named)
         if self._has_epsv:
             extended = await self._control.ask("EPSV")
             if extended.code == 229:

@@ -129,7 +129,8 @@ def test_on_a_real_terminal_the_report_takes_the_place_of_the_bars(width):
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", HEIGHT, width, 0, 0))
     life = ["timeout", "--signal=KILL", f"{PATIENCE:.0f}"]
     command = [*life, sys.executable, "-m", "tests.support.snapshots", "16", "0.6"]
-    environment = {**os.environ, "TERM": "xterm-256color"}
+    environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+    environment["TERM"] = "xterm-256color"
     with subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave, env=environment) as process:
         os.close(slave)
         try:
