@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from urllib.parse import urlsplit
 
 from coalloc.config import LOOPBACK, BrokerAccess
-from coalloc.errors import CoallocError, NotAllowed, NothingToFetchFrom, UsageError
+from coalloc.errors import CoallocError, NoAnswer, NotAllowed, NothingToFetchFrom, UsageError
+from coalloc.util import trace
 from coalloc.util.documents import document
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class BrokerRefuses(CoallocError):
     code = "broker_refuses"
 
 
-class BrokerSilent(NothingToFetchFrom):
+class BrokerSilent(NoAnswer):
     """A broker that does not answer, or is temporarily unable to; a later request may succeed."""
 
 
@@ -111,6 +112,7 @@ class BrokerConnection:
         if self.access.token:
             headers["Authorization"] = f"Bearer {self.access.token}"
         seconds = httpx.Timeout(SECONDS, read=SECONDS if whole else QUIET)
+        trace.asked(self.access.url, f"{method} {path}")
         try:
             # Redirects are not followed: they could send the token to another server. Requests to this machine bypass
             # proxies, which would see unencrypted content.
@@ -119,6 +121,7 @@ class BrokerConnection:
                 httpx.AsyncClient(timeout=seconds, headers=headers, trust_env=not self._near) as client,
                 client.stream(method, f"{self.access.url}{PATH}{path}", **what) as answer,
             ):
+                trace.answered(self.access.url, f"{answer.status_code} {answer.reason_phrase}")
                 self.address = self._peer(answer)
                 yield answer
         except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, ImportError) as error:  # ImportError: no proxy support

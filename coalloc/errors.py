@@ -4,13 +4,15 @@
     ├── UsageError             2  an invalid option, URL or Metalink
     │   └── TooMuch               the request may be valid, but exceeds a limit
     ├── NothingToFetchFrom     3  no source could be used
+    │   └── NoAnswer              a source or the broker did not answer; transient
     ├── VerificationError      4  a checksum does not match, or replicas disagree
-    ├── TransferFailed         5  every source was tried and failed
+    ├── TransferFailed         5  every source was tried and failed; transient
+    │   └── TransferRefused           every source refuses for a reason that lasts
     ├── SinkError              6  the local disk: full, unwritable, failing
     │   └── DiskFull              no space on it, or in the user's quota
     ├── NotAllowed             7  every source refused access
     ├── TargetExists           7  an existing file is not to be replaced
-    ├── TargetInUse            8  another coget writes this target
+    ├── TargetInUse            8  another coget writes this target; transient
     ├── DeadlineRefused        9  a deadline cannot be kept with the wanted probability
     │   └── DeadlineMissed        the file is complete, but late
     └── SourceError               one replica, one attempt; never ends a transfer alone
@@ -36,7 +38,8 @@
         └── ServerSays            the server's own message, when nothing above fits
             └── LimitExceeded     permanent: it sends more than a transfer needs
 
-The number is the exit status of `coget`. Foreign exceptions (OSError, httpx, ssl, fsspec) are converted
+The number is the exit status of `coget`. After a transient error, and after an error of one source that is not
+permanent, the same command may succeed later. Foreign exceptions (OSError, httpx, ssl, fsspec) are converted
 to one of these where they arise.
 """
 
@@ -54,6 +57,7 @@ __all__ = [
     "DiskFull",
     "IsDirectory",
     "LimitExceeded",
+    "NoAnswer",
     "NoFreeConnection",
     "NoFreeProcess",
     "NoGreeting",
@@ -75,6 +79,7 @@ __all__ = [
     "TargetInUse",
     "TooMuch",
     "TransferFailed",
+    "TransferRefused",
     "UnknownHost",
     "Unreachable",
     "Unsupported",
@@ -98,11 +103,17 @@ class CoallocError(Exception):
 
     status = 1
     code = "error"
+    _passes = False
 
     def __init__(self, message: str, remedy: str = "", reasons: Sequence[str] = ()) -> None:
         self.message = "\n  ".join(map(one_line, (message, *reasons)))
         super().__init__(self.message)
         self.remedy = one_line(remedy)
+
+    @property
+    def transient(self) -> bool:
+        """Return whether the same attempt may succeed later, without any change by the user."""
+        return self._passes
 
 
 class UsageError(CoallocError):
@@ -123,6 +134,13 @@ class NothingToFetchFrom(CoallocError):
     code = "nothing_to_fetch_from"
 
 
+class NoAnswer(NothingToFetchFrom):
+    """A failure of all sources at the start, of which one may pass, or a broker that does not answer."""
+
+    code = "no_answer"
+    _passes = True
+
+
 class VerificationError(CoallocError):
     """Wrong bytes, or replicas that are different files."""
 
@@ -135,6 +153,14 @@ class TransferFailed(CoallocError):
 
     status = 5
     code = "transfer_failed"
+    _passes = True
+
+
+class TransferRefused(TransferFailed):
+    """A failure of all sources while bytes were still missing, for reasons that last."""
+
+    code = "transfer_refused"
+    _passes = False
 
 
 class SinkError(CoallocError):
@@ -167,6 +193,7 @@ class TargetInUse(CoallocError):
 
     status = 8
     code = "target_in_use"
+    _passes = True
 
 
 class DeadlineRefused(CoallocError):
@@ -195,6 +222,10 @@ class SourceError(CoallocError):
     def __init__(self, message: str, remedy: str = "", reasons: Sequence[str] = ()) -> None:
         super().__init__(message, remedy, reasons)
         self.at_source = False
+
+    @property
+    def transient(self) -> bool:
+        return not self.permanent
 
     def blame_source(self) -> None:
         """Record that the sending server of a copy failed: only code that knows both servers can tell."""

@@ -65,6 +65,7 @@ async def _downloads(
     confirm: Confirm | None,
     results: Results[TransferReport],
 ) -> list[TransferReport]:
+    request = request._replace(output=request.path)  # an error before anything is asked
     broker = broker_of(request)
     files = await named_files(request, broker)
     if request.dialers:
@@ -75,7 +76,7 @@ async def _downloads(
     if many and request.deadline:
         raise several_files()
     if many:
-        await refuse_collisions([found.file.name for found in files], HeldHere(request.output))
+        await refuse_collisions([found.file.name for found in files], HeldHere(request.path))
     for found in files:
         results.done.append(await _download(request, found, broker, watch, limits, confirm, results))
     return results.done
@@ -108,15 +109,15 @@ async def _download(
         policy=make(request.strategy, request.blocks, widens=request.streams is None),
         most=request.max_sources,
         keep_checksums=request.checksum != "none",
-        within=request.within or bounds(request.output, many),
+        within=request.within or bounds(request.path, many),
         replace=request.overwrite or not _is_foreign(found.file),
         beside=request.beside,
         confirm=confirm,
         deadline=request.deadline,
         past_errors=FinishHistory(past.path).errors,
     )
-    exact = request.output if request.within else None  # the existing target may become a directory at any moment
-    where = exact or target(found.file.name, request.output, many, _is_foreign(found.file))
+    exact = request.path if request.within else None  # the existing target may become a directory at any moment
+    where = exact or target(found.file.name, request.path, many, _is_foreign(found.file))
     ordered, estimates = ranked(found, past)
     counted = replace(request.options, slots=Slots.from_environment())
     sources = open_sources(ordered, request.engine, counted, limits)
@@ -148,8 +149,8 @@ async def _relayed(
     from coalloc.collect.composition import fetch_over  # imported here because few downloads need plans
     from coalloc.collect.single_file import report, snapshot
 
-    exact = request.output if request.within else None  # the existing target may become a directory at any moment
-    where = exact or target(found.file.name, request.output, results.several, _is_foreign(found.file))
+    exact = request.path if request.within else None  # the existing target may become a directory at any moment
+    where = exact or target(found.file.name, request.path, results.several, _is_foreign(found.file))
     show = (lambda view: watch(snapshot(view, where.name))) if watch else None
     relays, given = request.staging or (), found.file.checksums
     collecting: Results[CollectReport] = Results()

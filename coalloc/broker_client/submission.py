@@ -30,7 +30,9 @@ PATIENCE = 600.0
 
 
 class TaskFailed(TransferFailed):
-    """The failure of a broker's task."""
+    """The failure of a broker's task, which has tried again for as long as it may."""
+
+    _passes = False
 
     def __init__(self, task: TaskView, message: str, remedy: str) -> None:
         super().__init__(message, remedy)

@@ -52,6 +52,7 @@ __all__ = ["collect"]
 @options.data_hosts
 @options.delegate
 @options.as_json
+@options.verbose
 @options.overwrite
 @click.option("--quiet", is_flag=True, help="Show errors only.")
 def collect(

@@ -25,6 +25,7 @@ __all__ = ["doctor"]
 @options.delegate
 @options.via
 @options.as_json
+@options.verbose
 def doctor(
     sources: tuple[str, ...], engine: "Engine", delegate: tuple[str, ...], via: tuple[str, ...], as_json: bool
 ) -> int:

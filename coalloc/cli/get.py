@@ -49,6 +49,7 @@ __all__ = ["get"]
 @options.deadline
 @options.overwrite
 @options.as_json
+@options.verbose
 @click.option("--quiet", is_flag=True, help="Show errors only.")
 def get(as_json: bool, quiet: bool, **given: Any) -> None:
     """Fetch a file from all its sources at once, and verify it.

@@ -3,7 +3,7 @@
 import os
 import signal
 from collections.abc import Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -12,9 +12,11 @@ from coalloc.errors import CoallocError
 if TYPE_CHECKING:
     import asyncio
 
-__all__ = ["Interrupted", "run"]
+__all__ = ["Interrupted", "run", "stop_at_once"]
 
 T = TypeVar("T")
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupted(CoallocError):
@@ -22,6 +24,15 @@ class Interrupted(CoallocError):
 
     status = 130
     code = "interrupted"
+    _passes = True
+
+
+def stop_at_once(number: int, frame: FrameType | None) -> None:
+    """End the process; a signal handler for when nothing is to be cleaned up, and for signals after the first."""
+    cursor = b"\n\x1b[?25h" if os.isatty(2) else b""  # show the cursor again, which a live display hides
+    with suppress(OSError):
+        os.write(2, cursor + b"coget: interrupted\n")
+    os._exit(Interrupted.status)
 
 
 def run(work: Coroutine[Any, Any, T], remedy: str = "") -> T:
@@ -53,15 +64,15 @@ def _signals_cancel(task: "asyncio.Future[Any]") -> Iterator[None]:
 
     def stop(number: int, frame: FrameType | None) -> None:
         nonlocal interrupted
-        if interrupted:
-            os.write(2, b"\n\x1b[?25h" if os.isatty(2) else b"\n")  # show the cursor again, which a live display hides
-            os._exit(Interrupted.status)
         interrupted = True
+        for each in SIGNALS:  # stays so until the process ends: its threads and the event loop are still to end
+            signal.signal(each, stop_at_once)
         loop.call_soon_threadsafe(task.cancel)
 
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, stop) for number in SIGNALS}
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        if not interrupted:
+            for number, handler in before.items():
+                signal.signal(number, handler)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from coalloc.cli import failures
+from coalloc.cli import failures, interrupts
 from coalloc.util import streams
 
 if TYPE_CHECKING:
@@ -129,11 +129,12 @@ def invoke(args: Sequence[str]) -> int:
 
 def main() -> NoReturn:
     """Run the console script."""
+    for number in interrupts.SIGNALS:  # until a command runs that has something to clean up, and when it is over
+        signal.signal(number, interrupts.stop_at_once)
     gc.set_threshold(BETWEEN_COLLECTIONS)
     _open_closed_streams()
     streams.guard()
     _log_warnings()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # treated as SIGINT until a command runs
     _end(invoke(sys.argv[1:]))
 
 

@@ -1,6 +1,9 @@
 """The options that several commands share, and the request that `get` and `plan` build from them."""
 
+import logging
 import re
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -8,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from coalloc.errors import UsageError
+from coalloc.util import streams, trace
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -28,6 +32,7 @@ __all__ = [
     "size",
     "sources",
     "transfer_options",
+    "verbose",
     "via",
 ]
 
@@ -93,6 +98,31 @@ def moment(text: str) -> float:
         raise UsageError(f"the time {text} is more than ten years ahead", "give an earlier one")
     return parsed
 
+
+def _show_requests(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    """Show on standard error what servers are asked from now on, with the seconds since now."""
+    if value and not trace.is_on():
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setFormatter(streams.Plainly("%(elapsed)8.3f s  %(message)s"))
+        began = time.time()
+
+        def add_time(record: logging.LogRecord) -> bool:
+            record.elapsed = record.created - began
+            return True
+
+        handler.addFilter(add_time)
+        trace.log.addHandler(handler)
+        trace.log.setLevel(logging.DEBUG)
+
+
+verbose = click.option(
+    "-v",
+    "--verbose",
+    is_flag=True,
+    expose_value=False,
+    callback=_show_requests,
+    help="Show on standard error what is asked of which server, and when.",
+)
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
 

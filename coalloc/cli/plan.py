@@ -26,6 +26,7 @@ PICTURES = (".svg", ".png", ".pdf")
 @options.transfer_options
 @options.deadline
 @options.as_json
+@options.verbose
 @click.option(
     "--metalink", is_flag=True, help="Print a Metalink 4 file of the sources, the best one first, with a checksum."
 )

@@ -60,6 +60,7 @@ ALL = "all at once"
 @options.broker
 @options.delegate
 @options.as_json
+@options.verbose
 def probe(
     urls: tuple[str, ...],
     sinks: tuple[str, ...],

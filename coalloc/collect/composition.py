@@ -23,6 +23,7 @@ from coalloc.collect.runtime.local_destination import LocalDestination
 from coalloc.collect.runtime.partial_name_records import PartialNames
 from coalloc.collect.runtime.resolution import CollectServers, speaks
 from coalloc.collect.runtime.staging import StagingArea
+from coalloc.collect.runtime.staging_records import StagingRecords
 from coalloc.collect.values import HERE, CollectReport, CollectRequest, CollectView
 from coalloc.config import access, own_policy
 from coalloc.engine.base import EngineOptions
@@ -67,7 +68,7 @@ async def collect(
         await servers.close()
         raise
     planned = guessed(known, [*servers.by_label], landing.label, complete=given is not None)
-    field = Field(servers.by_label, _areas(servers, landing), landing)
+    field = _field(servers, landing)
 
     def choose(demand: Demand) -> MethodChoice:
         method = make(wanted.method or default(), planned, demand, seed=getrandbits(32))
@@ -125,7 +126,7 @@ async def fetch_over(
         await servers.close()
         return None
     choice = partial(MethodChoice, planned_seconds=plan[0], direct_seconds=plan[1])
-    field = Field(servers.by_label, _areas(servers, landing), landing)
+    field = _field(servers, landing)
     began, seed = time.time(), getrandbits(32)
     collection = CollectJob(
         [item], field, str(where), lambda demand: choice(make(default(), network, demand, seed=seed)), watch, seed
@@ -214,14 +215,15 @@ def _folder(url: str) -> str:
     return (parse(url).named.rstrip("/") or "/") if path else "/~"
 
 
-def _areas(servers: CollectServers, landing: Destination) -> dict[str, StagingArea]:
-    """Return the staging area of this collect job at each server except the destination."""
-    run = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
-    return {
-        label: StagingArea(servers.by_label[label], folder, run)
+def _field(servers: CollectServers, landing: Destination) -> Field:
+    """Return the participants, with a staging area of this collect job at each server except the destination."""
+    run, records = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}", StagingRecords.open()
+    areas = {
+        label: StagingArea(servers.by_label[label], folder, run, records)
         for label, folder in servers.folders.items()
         if label != landing.label
     }
+    return Field(servers.by_label, areas, landing, records)
 
 
 async def _remember(report: CollectReport, began: float, broker: str | None, error: str | None = None) -> None:

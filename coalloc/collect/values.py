@@ -112,7 +112,8 @@ class CollectReport(NamedTuple):
 
     `duplicate_bytes` arrived a second time, `mended_bytes` were wrong and were fetched again from their origins.
     `staged_bytes` were sent to relays, `peaks` are the largest number of bytes that each host staged at once. `gone`
-    are the lost hosts, with the reason.
+    are the lost hosts, with the reason. `cleared` are directories that a killed job had left, and that this one has
+    removed.
     """
 
     output: str
@@ -131,6 +132,7 @@ class CollectReport(NamedTuple):
     peaks: Mapping[str, int] = {}
     gone: Mapping[str, str] = {}
     left: tuple[LeftBehind, ...] = ()
+    cleared: tuple[str, ...] = ()
 
 
 class PairView(NamedTuple):

@@ -12,6 +12,7 @@ from coalloc.depot.protocol.addresses import HostPort
 from coalloc.depot.protocol.failures import DepotFailure
 from coalloc.depot.route import DIRECT, DepotRoute, DepotTicket, depot_of
 from coalloc.errors import CoallocError, Unreachable
+from coalloc.util import trace
 from coalloc.util.addresses import AddressPolicy
 from coalloc.util.concurrency import first_success, succeeded
 from coalloc.util.dialer import DirectDialer, checked
@@ -167,6 +168,7 @@ class RelayedDialer(DirectDialer):
         if not route.depots or loop.time() < self._avoided.get(name, 0.0):
             self._taken[name] = str(DIRECT)
             return await super().dial(host, port, seconds, first)
+        trace.asked(f"{host}:{port}", f"connect over {route}")
         address = await checked(host, port, self.policy)
         self._names[address] = name
         relayed = loop.create_task(self._relay(name, HostPort(address, port), seconds, first))

@@ -4,7 +4,8 @@ from collections.abc import Callable
 from math import inf
 from typing import Generic, TextIO
 
-from rich.console import Group, RenderableType
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
@@ -19,7 +20,15 @@ from coalloc.util import human
 __all__ = ["Bars", "Display", "draw", "headline", "total"]
 
 REDRAW_SECONDS = 0.2
-NAME_COLUMNS = 30  # width of a source's name: enough for most hosts, and the other columns still fit into 80
+NAME_COLUMNS, LEAST_NAME_COLUMNS = 30, 14
+"""Width of a source's name: enough for most hosts; and the width that is worth leaving out another column."""
+BAR_COLUMNS = 12
+"""Least width of a source's bar."""
+GAP = 2
+_COLUMNS = {"state": 10, "rate": 9, "bytes": 9, "share": 5}
+"""Width of the columns between a source's name and its bar."""
+_LAYOUTS = (("state", "rate", "bytes", "share"), ("state", "rate", "share"), ("state", "rate"), ("state",))
+"""These columns as shown, for ever narrower terminals."""
 
 _STYLES: dict[SourceState, str] = {
     "connecting": "dim",
@@ -83,7 +92,7 @@ def draw(snapshot: Snapshot) -> RenderableType:
     parts: list[RenderableType] = [headline(snapshot), total(snapshot)]
     if snapshot.sources:
         names = human.labels([source.url for source in snapshot.sources])
-        parts.append(_sources(names, snapshot.sources))
+        parts.append(SourceLines(names, snapshot.sources))
         parts += [
             Text(
                 human.about(name, source.url, source.error),
@@ -132,20 +141,40 @@ def total(snapshot: View) -> RenderableType:
     return line
 
 
-def _sources(names: tuple[str, ...], sources: tuple[SourceView, ...]) -> Table:
-    lines = Table.grid(padding=(0, 2, 0, 0), expand=True)
-    lines.add_column(no_wrap=True, overflow="ellipsis", max_width=NAME_COLUMNS)
-    lines.add_column(no_wrap=True, min_width=10)
-    for least in (9, 9, 5):
-        lines.add_column(no_wrap=True, justify="right", min_width=least)
-    lines.add_column(ratio=1)
-    for name, source in zip(names, sources, strict=True):
-        lines.add_row(
-            name,
-            Text(source.state, style=_STYLES[source.state]),
-            human.rate(source.rate) if source.rate else "-",
-            human.size(source.bytes),
-            human.percent(source.share, 1),
-            ProgressBar(total=1.0, completed=source.share, complete_style="blue", finished_style="blue"),
-        )
-    return lines
+class SourceLines:
+    """A line for each source, fitted to the terminal: if it is narrow, names are cut, and some columns are left out."""
+
+    def __init__(self, names: tuple[str, ...], sources: tuple[SourceView, ...]) -> None:
+        self._names = names
+        self._sources = sources
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        longest = min(NAME_COLUMNS, max(map(cell_len, self._names)))
+        spare = options.max_width - BAR_COLUMNS
+        least = min(longest, LEAST_NAME_COLUMNS)
+        shown = next((each for each in _LAYOUTS if spare - _taken(each) >= least), _LAYOUTS[-1])
+        name = max(1, min(longest, spare - _taken(shown)))
+        lines = Table.grid(padding=(0, GAP, 0, 0))
+        lines.add_column(no_wrap=True, overflow="ellipsis", width=name)
+        for column in shown:
+            lines.add_column(no_wrap=True, justify="left" if column == "state" else "right", width=_COLUMNS[column])
+        lines.add_column(width=max(BAR_COLUMNS, options.max_width - name - _taken(shown)))
+        for text, source in zip(self._names, self._sources, strict=True):
+            cells = _cells(source)
+            bar = ProgressBar(total=1.0, completed=source.share, complete_style="blue", finished_style="blue")
+            lines.add_row(text, *(cells[column] for column in shown), bar)
+        yield lines
+
+
+def _taken(shown: tuple[str, ...]) -> int:
+    """Return the columns of the terminal for all but the name and the bar."""
+    return sum(_COLUMNS[column] + GAP for column in shown) + GAP
+
+
+def _cells(source: SourceView) -> dict[str, RenderableType]:
+    return {
+        "state": Text(source.state, style=_STYLES[source.state]),
+        "rate": human.rate(source.rate) if source.rate else "-",
+        "bytes": human.size(source.bytes),
+        "share": human.percent(source.share, 1),
+    }

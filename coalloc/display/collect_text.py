@@ -105,10 +105,11 @@ def verification(report: CollectReport) -> str:
 
 
 def troubles(report: CollectReport) -> list[str]:
-    """Return one line for each lost host, each error and each file left behind."""
+    """Return one line for each lost host, each error, and each directory that was cleared or left behind."""
     return [
         *(f"{human.host(host)} was lost: {reason}" for host, reason in report.gone.items()),
         *map(_trouble, (each for each in report.files if each.error)),
+        *(f"removed, as a run that was killed had left it: {where}" for where in report.cleared),
         *(f"left behind: {each.where}: {each.reason}" for each in report.left),
     ]
 

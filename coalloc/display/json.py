@@ -54,6 +54,7 @@ def collection(report: CollectReport) -> Document:
         "pairs": [_pair(pair) for pair in report.pairs],
         "gone": dict(report.gone),
         "left": [each._asdict() for each in report.left],
+        "cleared": list(report.cleared),
     }
 
 
@@ -66,7 +67,7 @@ def unfinished(results: Results[TransferReport]) -> Document:
 
 def error_document(error: CoallocError) -> Document:
     """Return an error as part of a document."""
-    return {"code": error.code, "message": error.message, "remedy": error.remedy}
+    return {"code": error.code, "message": error.message, "remedy": error.remedy, "transient": error.transient}
 
 
 def _one_or_files(documents: list[Document]) -> Document:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from coalloc.errors import (
     CoallocError,
+    NoAnswer,
     NotAllowed,
     NothingToFetchFrom,
     PermissionRefused,
@@ -111,11 +112,13 @@ def _contradict(before: Iterable[Checksum], now: Iterable[Checksum]) -> bool:
 
 def unusable(urls: Sequence[str], errors: Mapping[int, SourceError]) -> CoallocError:
     """Return the error to show if no source is usable at the start."""
+    kind: type[CoallocError] = NoAnswer if any(error.transient for error in errors.values()) else NothingToFetchFrom
     if len(errors) == 1:
         (error,) = errors.values()
         # At the start, no transfer has failed yet.
-        return NothingToFetchFrom(error.message, error.remedy) if error.status == TransferFailed.status else error
-    kind = NotAllowed if all(isinstance(e, PermissionRefused) for e in errors.values()) else NothingToFetchFrom
+        return kind(error.message, error.remedy) if error.status == TransferFailed.status else error
+    if all(isinstance(error, PermissionRefused) for error in errors.values()):
+        kind = NotAllowed
     reasons = [_about(urls[i], error.message) for i, error in sorted(errors.items())]
     remedies = {error.remedy: None for error in errors.values()}
     return kind(f"none of the {len(urls)} sources can be used:", "; ".join(remedies), reasons)

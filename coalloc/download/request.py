@@ -3,8 +3,9 @@
 import math
 import time
 from collections.abc import Iterable, Sequence
+from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, get_args
 from urllib.parse import urlsplit
 
 from coalloc.config import access, own_policy, own_routes
@@ -50,26 +51,27 @@ class Dialers(NamedTuple):
 class Request(NamedTuple):
     """The user's request for files, and its options.
 
-    `sources` are replica URLs of one file, one Metalink file or URL, or names of datasets that the broker knows.
-    `broker` is the broker's address; None for the user's usual broker. `output` is a file or an existing directory;
-    None for the file's own name in the current directory. `checksum` is "ALGORITHM:HEX"; "none" to keep no checksums;
-    None for the default (keep adler32, compare replicas). `streams` is the number per source; None to choose it
-    automatically. `staging` are URLs of servers that may relay pieces if that is faster, empty for all servers with
-    measured links; None to never relay. `delegate` are hosts that may get a limited proxy if they require one. `proxy`
-    is the file of the proxy to show to servers; None for the user's usual one. `overwrite` lets a file whose name comes
-    from a Metalink or a broker replace a file with other content. `file` is an already known file, which replaces
-    `sources`: no name is looked up. `leads` must allow each redirect before it is followed. `policy` restricts the
-    addresses of the sources; None for the user's own policy, which allows any. `within` is the real path of a directory
-    that `output`, then the file itself, must not leave by a symbolic link, even one created meanwhile; None for the
-    directory of `output`. `beside` is the name of the directory for partial data; None for `NAME.coget`.
+    `sources` are replica URLs of one file, one Metalink file or URL, or names of datasets that the broker knows; a
+    single one may be given as it is. `broker` is the broker's address; None for the user's usual broker. `output` is a
+    file or an existing directory; None for the file's own name in the current directory. `checksum` is "ALGORITHM:HEX";
+    "none" to keep no checksums; None for the default (keep adler32, compare replicas). `streams` is the number per
+    source; None to choose it automatically. `staging` are URLs of servers that may relay pieces if that is faster,
+    empty for all servers with measured links; None to never relay. `delegate` are hosts that may get a limited proxy if
+    they require one. `proxy` is the file of the proxy to show to servers; None for the user's usual one. `overwrite`
+    lets a file whose name comes from a Metalink or a broker replace a file with other content. `file` is an already
+    known file, which replaces `sources`: no name is looked up. `leads` must allow each redirect before it is followed.
+    `policy` restricts the addresses of the sources; None for the user's own policy, which allows any. `within` is the
+    real path of a directory that `output`, then the file itself, must not leave by a symbolic link, even one created
+    meanwhile; None for the directory of `output`. `beside` is the name of the directory for partial data; None for
+    `NAME.coget`.
     `via` are routes over depots, as ROUTE or HOST=ROUTE; None for the user's usual ones. `dialers` are made of the
     policy and the routes, once for all connections, so that a failed route is not tried for each; None for new ones.
     `first` keeps the answers of servers that were asked whether a URL is a Metalink, for the sources. With a
     `deadline`, a transfer that will probably be late is refused, and as few sources are used as it needs.
     """
 
-    sources: tuple[str, ...]
-    output: Path | None = None
+    sources: Sequence[str] | str
+    output: str | PathLike[str] | None = None
     strategy: Strategy = "adaptive"
     blocks: int | None = None
     streams: int | None = None
@@ -91,6 +93,29 @@ class Request(NamedTuple):
     via: tuple[str, ...] | None = None
     dialers: Dialers | None = None
     deadline: Deadline | None = None
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The sources, also if only one was given as it is."""
+        return (self.sources,) if isinstance(self.sources, str) else tuple(self.sources)
+
+    @property
+    def path(self) -> Path | None:
+        """The output as a path.
+
+        :raises UsageError: if it cannot be a path, or names a directory that does not exist by a slash at its end
+        """
+        match self.output:
+            case None | Path():
+                return self.output
+            case str() | PathLike():
+                text = fspath(self.output)
+                if not text:
+                    raise UsageError("output is empty", "give a file name, or an existing directory")
+                if text.endswith("/") and not Path(text).is_dir():
+                    raise UsageError(f"{text} is not a directory", "create it first, or leave out the / at its end")
+                return Path(text)
+        raise UsageError(f"output is {self.output!r}, which is not a path", "give a str or a pathlib.Path")
 
     @property
     def expected(self) -> Checksum | None:
@@ -170,6 +195,8 @@ def _past_times() -> dict[str, dict[str, float]]:
 
 async def named_files(request: Request, broker: "Broker | None") -> list[FoundReplicas]:
     """Return the files that the request names; a checksum given by the user replaces a file's known checksums."""
+    if request.engine not in get_args(Engine):
+        raise UsageError(f"unknown engine {request.engine}", f"choose one of {', '.join(get_args(Engine))}")
     options = request.options
 
     async def fetch_document(url: str, limit: int) -> tuple[bytes, str | None]:
@@ -182,7 +209,7 @@ async def named_files(request: Request, broker: "Broker | None") -> list[FoundRe
         named = [FoundReplicas(request.file, {})]
     else:
         ask = broker.resolve if broker else None
-        named = await resolve(request.sources, fetch_document, ask, options.dialers, request.first)
+        named = await resolve(request.named, fetch_document, ask, options.dialers, request.first)
     files = [found._replace(file=_spoken(request.engine, _wanted(request, found.file))) for found in named]
     if expected is None:
         return files

@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 
 from coalloc.download.connections import SourceConnections, stop
 from coalloc.engine.span import Deliver, Span, pieces
-from coalloc.errors import NoFreeConnection, SourceError, TransferFailed
+from coalloc.errors import NoFreeConnection, SourceError, TransferFailed, TransferRefused
 from coalloc.model import Stat
 from coalloc.schedule import Scheduler
 from coalloc.schedule.actions import Abandon, Action, Close, Connect, Done, Fetch, GiveUp, Shorten, Wake, Widen
@@ -146,7 +146,14 @@ class TransferRunner:
             case Done():
                 self.end(None)
             case GiveUp(reason):
-                self.end(TransferFailed(f"no source is left: {reason}", "run the same command again to continue"))
+                self.end(self._given_up(reason))
+
+    def _given_up(self, reason: str) -> TransferFailed:
+        errors = self._connections.errors.values()
+        if errors and all(error.permanent for error in errors):
+            remedy = "; ".join({error.remedy: None for error in errors})
+            return TransferRefused(f"no source is left: {reason}", remedy)
+        return TransferFailed(f"no source is left: {reason}", "run the same command again to continue")
 
     def _tick(self) -> None:
         wanted = tuple(i for i, source in enumerate(self._sources) if source.wanted)

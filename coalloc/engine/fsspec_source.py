@@ -31,6 +31,7 @@ from coalloc.errors import (
 )
 from coalloc.model import Stat
 from coalloc.safe_text import hide, redact, unsafe_reason
+from coalloc.util import trace
 from coalloc.util.counts import count
 
 __all__ = ["BridgeSource"]
@@ -91,6 +92,7 @@ class BridgeSource(Source):
         return await self._in_thread(self._stat)
 
     def _stat(self) -> Stat:
+        trace.asked(self._shown, "size and version")
         self._connect()
         info = self._files.info(self._path)
         if info["type"] != "file":
@@ -152,6 +154,7 @@ class BridgeSource(Source):
     def _read(self, start: int, end: int) -> bytes:
         if start >= end:
             return b""
+        trace.asked(self._shown, f"bytes {start}-{end - 1}")
         if self._files is None:
             self._connect()
         block: bytes = self._files.cat_file(self._path, start, end)

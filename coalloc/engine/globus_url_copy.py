@@ -45,6 +45,7 @@ from coalloc.errors import (
 )
 from coalloc.model import Stat
 from coalloc.safe_text import hide, redact, redacted_text, unsafe_reason
+from coalloc.util import trace
 from coalloc.util.counts import count
 from coalloc.util.dialer import checked
 
@@ -200,6 +201,7 @@ class URLCopySource(Source):
                 f"{self._shown} needs {TOOL}, which is not installed", "run: apt-get install globus-gass-copy-progs"
             )
         url = await self._allowed()
+        trace.asked(self._shown, " ".join([TOOL, *options]))
         with tempfile.NamedTemporaryFile(prefix="coget-") as proxy:
             grid = self._tool_url.startswith("gsiftp:")
             if grid:

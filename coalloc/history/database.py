@@ -1,8 +1,8 @@
 """This user's SQLite file, which is made if needed.
 
-It has the results of transfers, measured links and routes, and the numbers from which names of collect jobs' partial
-files derive. A file that is broken, locked or unwritable never fails a transfer: one warning is logged, and it counts
-as empty.
+It has the results of transfers, measured links and routes, the numbers from which names of collect jobs' partial files
+derive, and the directories that these jobs made at servers. A file that is broken, locked or unwritable never fails a
+transfer: one warning is logged, and it counts as empty.
 """
 
 import logging
@@ -97,6 +97,20 @@ SCHEMAS = (
         )
         """,
         "CREATE INDEX finishes_by_moment ON finishes (moment, ended)",
+    ),
+    (
+        """
+        CREATE TABLE staging (
+            server TEXT NOT NULL,          -- scheme://host:port
+            path TEXT NOT NULL,            -- of a directory that a collect job made there
+            secret BLOB NOT NULL,          -- random; names of the job's files in it derive from it
+            identity TEXT,                 -- of the directory at the server; NULL until it is made
+            machine TEXT NOT NULL,         -- boot and process namespace of the job
+            process TEXT NOT NULL,         -- its process id and start
+            made REAL NOT NULL,            -- seconds since the epoch
+            PRIMARY KEY (server, path)
+        )
+        """,
     ),
 )
 """Statements that upgrade the file from each version to the next."""

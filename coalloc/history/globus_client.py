@@ -13,7 +13,7 @@ from contextlib import contextmanager, redirect_stdout
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from coalloc.errors import NotAllowed, NothingToFetchFrom, UsageError
+from coalloc.errors import NoAnswer, NotAllowed, UsageError
 from coalloc.util.secret_files import secret_variable
 from predictors.observation import Observation
 
@@ -45,7 +45,7 @@ def tasks() -> GlobusTasks:
 
     :raises UsageError: when the SDK, or a setting that it needs, is missing
     :raises NotAllowed: when Globus refuses the login
-    :raises NothingToFetchFrom: when Globus does not answer
+    :raises NoAnswer: when Globus does not answer
     """
     try:
         from globus_sdk import TransferClient
@@ -103,16 +103,14 @@ def _translated() -> Iterator[None]:
     try:
         yield
     except NetworkError as error:
-        raise NothingToFetchFrom(f"Globus does not answer: {error}", "try again") from None
+        raise NoAnswer(f"Globus does not answer: {error}", "try again") from None
     except GlobusAPIError as error:
         if error.http_status in (400, 401, 403):
             raise NotAllowed(
                 f"Globus refuses the login: {error.message or error.code}",
                 "check that GLOBUS_CLIENT_ID and GLOBUS_CLIENT_SECRET are from this service",
             ) from None
-        raise NothingToFetchFrom(
-            f"Globus sent an unexpected answer: {error.http_status} {error.message}", "try again"
-        ) from None
+        raise NoAnswer(f"Globus sent an unexpected answer: {error.http_status} {error.message}", "try again") from None
     except (GlobusError, ValueError) as error:
         raise UsageError(
             f"Globus sent an unexpected answer: {error}",

@@ -4,7 +4,7 @@ The journal is the crash-safe record of a transfer: ranges of the file, their so
 """
 
 from coalloc.partial_file.existing import matching_bytes, resembles
-from coalloc.partial_file.folder import discard
+from coalloc.partial_file.folder import clear_left, discard
 from coalloc.partial_file.format import Header, JournalOrigin
 from coalloc.partial_file.journal import Journal, Recollection, describe, recall
 from coalloc.partial_file.name_equality import HeldHere, held_in
@@ -18,6 +18,7 @@ __all__ = [
     "JournalOrigin",
     "PartialFile",
     "Recollection",
+    "clear_left",
     "describe",
     "discard",
     "held_in",

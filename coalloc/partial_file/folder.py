@@ -21,7 +21,7 @@ from coalloc.partial_file.owned_directory import DIRECTORY, OwnDirectory, owner_
 from coalloc.util.disk import disk_error
 from coalloc.util.partial_names import FETCHED, LOCK, data_folder
 
-__all__ = ["DATA", "JOURNAL", "PartialFolder", "discard", "refuse_outside"]
+__all__ = ["DATA", "JOURNAL", "PartialFolder", "clear_left", "discard", "refuse_outside"]
 
 DATA, JOURNAL = "data", "journal"
 NAMES = (DATA, JOURNAL, f"{JOURNAL}.new", f"{JOURNAL}.broken", LOCK)
@@ -62,6 +62,24 @@ def discard(target: Path, within: Path | None = None, beside: str | None = None)
     finally:
         os.close(outside)
     return True
+
+
+def clear_left(target: Path, within: Path | None, beside: str) -> bool:
+    """Remove the directory that a killed process left beside a target that is complete; return whether it did.
+
+    It stays if another process uses it, or if it contains a file that coget did not make.
+
+    :param within: as in `PartialFolder`
+    :param beside: as in `PartialFolder`
+    """
+    path = target.with_name(beside)
+    if not path.is_dir() or path.is_symlink():
+        return False
+    try:
+        PartialFolder(target, within, beside).remove()
+    except (TargetInUse, SinkError):
+        return False
+    return not path.exists()
 
 
 def _empty(path: Path, outside: int) -> None:

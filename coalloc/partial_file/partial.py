@@ -176,6 +176,7 @@ class PartialFile:
         """Make [start, end) missing again: its bytes were found to be wrong."""
         self._held.remove(start, end)
         self._pieces.remove(start, end)
+        self._file.reuse(start, end)
         if self._follower is not None:
             self._follower.rewind(self._held.reach(0))
 

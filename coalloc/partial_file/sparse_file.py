@@ -13,6 +13,7 @@ from queue import SimpleQueue
 from threading import Thread
 
 from coalloc.errors import DiskFull, SinkError
+from coalloc.partial_file.holes import zero_runs
 from coalloc.partial_file.owned_directory import OwnDirectory
 from coalloc.util.checksums import hasher
 from coalloc.util.disk import Disk, disk_error
@@ -44,6 +45,8 @@ class Data:
         except OSError as error:
             raise disk_error(error, "write", self.path) from None
         self._writeback = WriteBack(self._fd, disk)
+        self._used = Intervals()
+        """Bytes that may have been written before; all others are holes until they are written."""
 
     def room(self, size: int, keep: bool) -> bool:
         """Set the size of the sparse file, whose blocks are allocated on writing; return whether old bytes were kept.
@@ -56,6 +59,7 @@ class Data:
             found = os.fstat(self._fd)
             self._refuse_if_too_big(size - found.st_blocks * 512)
             if keep and found.st_size == size:
+                self._used.add(0, size)
                 return True
             self._disk.truncate(self._fd, 0)
             self._disk.truncate(self._fd, size)
@@ -73,7 +77,31 @@ class Data:
             )
 
     def write(self, offset: int, view: memoryview) -> None:
-        """Write all these bytes at their offset."""
+        """Write all these bytes at their offset; long runs of zeros become holes."""
+        at = 0
+        for start, end in zero_runs(view):
+            if self._is_hole(offset + start, offset + end):
+                self._write(offset + at, view[at:start])
+                at = end
+        self._write(offset + at, view[at:])
+
+    def reuse(self, start: int, end: int) -> None:
+        """Record that bytes [start, end) will be written again."""
+        self._used.add(start, end)
+
+    def _is_hole(self, start: int, end: int) -> bool:
+        """Return whether bytes [start, end) are a hole; make it one if they may have been written before."""
+        if not self._used.within(start, end):
+            return True
+        try:
+            self._disk.punch(self._fd, start, end - start)
+        except OSError:  # not every file system can
+            return False
+        return True
+
+    def _write(self, offset: int, view: memoryview) -> None:
+        if not view:
+            return
         try:
             written = self._pwrite(self._fd, view, offset)
             while written < len(view):  # a disk that fills up writes a part, and fails at the next call

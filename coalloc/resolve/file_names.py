@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Literal, NamedTuple
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from coalloc.errors import UsageError
 from coalloc.util.listing_limits import DEEPEST
@@ -23,6 +23,8 @@ __all__ = ["UNPRINTABLE", "Held", "from_url", "refuse_collisions", "why_hidden",
 UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
 """Control characters, line ends, changes of the writing direction, and code points that are not characters."""
 
+NOT_AS_IT_IS = re.compile(f"{UNPRINTABLE.pattern}|[%/\\\\]")
+"""Characters that are percent-encoded in names from URLs that cannot be kept as they are."""
 LONGEST = 4096
 """Maximum characters of a relative path."""
 UNNAMED = "download"
@@ -42,16 +44,35 @@ SHORT = re.compile(r"~\d")
 def from_url(url: str) -> str:
     """Return the last component of the URL's path, percent-decoded, and safe to create in a directory.
 
-    `?` and `#` end the path only in http(s) URLs.
+    `?` and `#` end the path only in http(s) URLs. A name with a slash, a backslash, a control character or bytes that
+    are not UTF-8 stays percent-encoded as far as needed, and so does a name that looks like such a one: so different
+    names stay different, and can be decoded.
 
     >>> from_url("ftp://host/data/run%201#2.dat"), from_url("http://host/a%2F..%2Fb?c/d"), from_url("http://host/")
-    ('run 1#2.dat', 'a_.._b', 'download')
+    ('run 1#2.dat', 'a%2F..%2Fb', 'download')
+    >>> from_url("http://host/one%0Aline"), from_url("http://host/one%250Aline"), from_url("http://host/100%25")
+    ('one%0Aline', 'one%250Aline', '100%')
     """
     parts = urlsplit(url)
     path = parts.path if parts.scheme in ("http", "https") else url.partition("://")[2].partition("/")[2]
-    name = unquote(path.rpartition("/")[2])
-    safe = UNPRINTABLE.sub("_", name).replace("/", "_").replace("\\", "_")
-    return UNNAMED if safe in ("", ".", "..") else safe
+    name = unquote(path.rpartition("/")[2], errors="surrogateescape")
+    if name in ("", ".", ".."):
+        return UNNAMED
+    return NOT_AS_IT_IS.sub(_encoded, name) if _must_be_encoded(name) else name
+
+
+def _must_be_encoded(name: str) -> bool:
+    """Return whether a name has a character that a file must not have in its name, if need be after decoding it."""
+    while not (UNPRINTABLE.search(name) or "/" in name or "\\" in name):
+        shorter = unquote(name, errors="surrogateescape")
+        if shorter == name:
+            return False
+        name = shorter
+    return True
+
+
+def _encoded(found: re.Match[str]) -> str:
+    return quote(found[0].encode(errors="surrogateescape"), safe="")
 
 
 def why_unsafe(name: str) -> str | None:

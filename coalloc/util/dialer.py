@@ -19,6 +19,7 @@ from aiohappyeyeballs import AddrInfoType
 
 from coalloc.errors import AddressRefused, SourceError, UnknownHost, Unreachable
 from coalloc.model import DIRECTLY
+from coalloc.util import trace
 from coalloc.util.addresses import ANYWHERE, AddressClass, AddressPolicy, class_of, server
 from coalloc.util.tcp_info import least_round_trip
 
@@ -182,6 +183,7 @@ class DirectDialer:
 
     async def dial(self, host: str, port: int, seconds: float, first: bytes = b"") -> socket.socket:
         where = f"{host}:{port}"
+        trace.asked(where, "connect")
         try:
             async with asyncio.timeout(seconds):
                 sock = await self._connect(host, port)
@@ -197,6 +199,9 @@ class DirectDialer:
                 "refused the connection" if isinstance(error, ConnectionRefusedError) else f"cannot be reached: {error}"
             )
             raise Unreachable(f"{where} {reason}", "check host and port, and that the server is running") from None
+        if trace.is_on():
+            with suppress(OSError):  # it may have been reset already
+                trace.answered(where, f"connected to {sock.getpeername()[0]}")
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if first:
             await send_first(sock, first)

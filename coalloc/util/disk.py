@@ -38,6 +38,8 @@ _REMEDIES = {
 
 _NOREPLACE = 1
 """RENAME_NOREPLACE of renameat2(2)."""
+_PUNCH_HOLE = 2 | 1
+"""FALLOC_FL_PUNCH_HOLE and FALLOC_FL_KEEP_SIZE of fallocate(2)."""
 _UNKNOWN = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
 _NO_LINKS = (*_UNKNOWN, errno.EPERM, errno.EMLINK)
 
@@ -56,6 +58,17 @@ class Disk:
     def truncate(self, fd: int, size: int, /) -> None:
         """Set the size of the file; added bytes are a hole."""
         os.ftruncate(fd, size)
+
+    def punch(self, fd: int, offset: int, length: int, /) -> None:
+        """Make these bytes a hole, which reads as zeros. Some file systems do not support this call (EOPNOTSUPP)."""
+        import ctypes  # needed only by resumed or repaired transfers with long runs of zeros
+
+        library = ctypes.CDLL(None, use_errno=True)
+        allocate = getattr(library, "fallocate64", None) or getattr(library, "fallocate", None)
+        if allocate is None:  # old C library
+            raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+        if allocate(fd, _PUNCH_HOLE, ctypes.c_int64(offset), ctypes.c_int64(length)):
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
     def start_writing(self, fd: int, offset: int, length: int, /) -> None:
         """Start writing these bytes to the medium, without waiting for the end."""

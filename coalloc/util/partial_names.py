@@ -39,6 +39,10 @@ LONGEST = 180
 """Maximum bytes of NAME in the name of a partial file; the rest is cut off."""
 SHOWN = 100
 """Maximum bytes of NAME in the name of a collected file's partial data."""
+FOLDER = ".coget"
+"""End of the name of a single download's directory."""
+LONGEST_NAME = 255
+"""Maximum bytes of a name, as on most file systems. It is fixed, so that another machine finds the same directory."""
 
 
 def beside(path: str, key: str, longest: int = LONGEST) -> str:
@@ -85,10 +89,22 @@ def derived(number: bytes, name: str) -> str:
 def data_folder(path: str) -> str:
     """Return the directory beside a path for its data while the file is fetched to this machine.
 
+    If its name would be too long for a file system, it has the beginning of the file's name, and a hash of the whole.
+
     >>> data_folder("/a/.run.root.coget-0123abcd-7"), data_folder("x")
     ('/a/.run.root.coget-0123abcd-7.coget', 'x.coget')
+    >>> data_folder("/a/" + 250 * "x") == "/a/" + 216 * "x" + "-086d4a1c293bde318dc1fec9a21b9d82.coget"
+    True
     """
-    return f"{path}.coget"
+    parent, slash, name = path.rpartition("/")
+    spelled = name.encode(errors="surrogatepass")
+    if len(spelled) <= LONGEST_NAME - len(FOLDER):
+        return f"{path}{FOLDER}"
+    import hashlib  # loads OpenSSL, which few transfers of one file need
+
+    digest = hashlib.sha256(spelled).hexdigest()[:32]
+    short = spelled[: LONGEST_NAME - len(FOLDER) - len(digest) - 1].decode(errors="ignore")
+    return f"{parent}{slash}{short}-{digest}{FOLDER}"
 
 
 LOCK = "lock"
@@ -103,7 +119,7 @@ def looks_partial(name: str) -> bool:
     >>> [looks_partial(name) for name in ("x.coget", "X.Coget. ", "x.coget-1", "coget")]
     [True, True, False, False]
     """
-    return unicodedata.normalize("NFKC", name).casefold().rstrip(" .").endswith(".coget")
+    return unicodedata.normalize("NFKC", name).casefold().rstrip(" .").endswith(FOLDER)
 
 
 def mark_fetched(path: Path, folder: int) -> None:

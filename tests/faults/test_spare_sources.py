@@ -171,7 +171,7 @@ async def test_a_source_that_is_found_wrong_is_left_while_others_deliver_again(s
     for folder in (root, wrong):
         folder.mkdir()
     case = Case(root, "single", gated=1)
-    (wrong / "file").write_bytes(bytes(SIZE))
+    (wrong / "file").write_bytes(b"\1" * SIZE)
     servers = [stack.enter_context(GridFTPServer(at, f"127.0.0.{i}")) for i, at in ((2, wrong), (3, root))]
     async with asyncio.timeout(PATIENCE):
         known = Checksum("adler32", f"{adler32(case.content):08x}")

@@ -25,6 +25,7 @@ class PlainFTP:
         another program
     :param passive: whether it supports PASV
     :param passive_host: host in PASV replies
+    :param extended: whether it supports EPSV
     :param checksums: algorithms of CKSM; None for a server without this command
     :param lost: function that is called when commands were lost
     :param commands: receives the verbs of all commands
@@ -37,6 +38,7 @@ class PlainFTP:
     loses_pipelined: bool = False
     passive: bool = True
     passive_host: str = "127.0.0.1"
+    extended: bool = True
     checksums: tuple[str, ...] | None = None
     port: int = 0
     lost: Callable[[], object] = lambda: None
@@ -107,6 +109,8 @@ class _Session:
         return f"227 Entering ({self.server.passive_host.replace('.', ',')},{port >> 8},{port & 255})"
 
     async def epsv(self, _: str) -> str:
+        if not self.server.extended:
+            return "502 not here"
         return f"229 Entering (|||{self.listen()}|)"
 
     def listen(self) -> int:

@@ -20,12 +20,14 @@ from coalloc.collect.runtime.item import CollectItem
 from coalloc.collect.runtime.meter import ByteMeter
 from coalloc.collect.runtime.runner import CollectRunner
 from coalloc.collect.runtime.server import CollectServer
-from coalloc.collect.runtime.staging import StagingArea
+from coalloc.collect.runtime.staging import StagingArea, clear
+from coalloc.collect.runtime.staging_records import StagingRecords
 from coalloc.collect.values import Collected, CollectionPhase, CollectReport, CollectView, LeftBehind
 from coalloc.errors import SourceError, TargetExists
 from coalloc.model import Checksum
 from coalloc.planner.network import Demand, File
 from coalloc.util.concurrency import gather
+from coalloc.util.disk import in_thread
 
 __all__ = ["Choose", "CollectJob", "Field", "MethodChoice"]
 
@@ -48,11 +50,12 @@ Choose = Callable[[Demand], MethodChoice]
 
 @dataclass(frozen=True)
 class Field:
-    """The participants: servers by label, their staging areas, and the destination."""
+    """The participants: servers by label, their staging areas, and the destination; and the records of such areas."""
 
     servers: Mapping[str, CollectServer]
     areas: Mapping[str, StagingArea]
     landing: Destination
+    records: StagingRecords
 
 
 class CollectJob:
@@ -88,7 +91,8 @@ class CollectJob:
         self._finisher: Finisher | None = None
         self._done = False
         self._ended_at: float | None = None
-        self._left: Sequence[LeftBehind] = ()
+        self._left: list[LeftBehind] = []
+        self._cleared: list[str] = []
 
     async def run(self) -> CollectReport:
         """Collect everything. If that fails, `report` has the results so far.
@@ -96,9 +100,13 @@ class CollectJob:
         :raises CoallocError: when it fails
         """
         showing = self._loop.create_task(self._show()) if self._watch else None
+        clearing = self._loop.create_task(self._clear())
         try:
             await self._collect()
+            await clearing
         finally:
+            clearing.cancel()
+            await asyncio.wait({clearing})
             self._ended_at = self._loop.time()
             await self._close()
             if showing:
@@ -153,7 +161,23 @@ class CollectJob:
         checksum = item.expected or await self._checksum(item)
         if checksum is None or not await landing.has(item, checksum):
             return None
+        if cleared := await landing.clear(item):
+            self._cleared.append(cleared)
         return Collected(item.name, landing.place(item), item.size, "there", checksum=checksum, verified=True)
+
+    async def _clear(self) -> None:
+        """Remove the staging areas that killed jobs left at the servers of this one."""
+        records = self._field.records
+        for record in await in_thread(records.abandoned, self._field.servers):
+            where = f"{record.server}{record.path}"
+            try:
+                if await clear(self._field.servers[record.server], record):
+                    self._cleared.append(where)
+            except SourceError as error:
+                self._left.append(LeftBehind(where, error.message))
+                if not error.permanent:  # a later job tries again
+                    continue
+            await in_thread(records.forget, record)
 
     async def _checksum(self, item: CollectItem) -> Checksum | None:
         """Return the checksum of a file from a server that holds it."""
@@ -167,7 +191,7 @@ class CollectJob:
 
     async def _close(self) -> None:
         if self._carrier:
-            self._left = await self._carrier.close()
+            self._left += await self._carrier.close()
         await self._field.landing.close()
         await asyncio.gather(*(server.close() for server in self._field.servers.values()))
 
@@ -234,6 +258,7 @@ class CollectJob:
             peaks={host: peak for host, peak in method.ledger.peak.items() if peak} if method else {},
             gone=dict(carrier.lost) if carrier else {},
             left=tuple(self._left),
+            cleared=tuple(self._cleared),
         )
 
     def _outcome(self, item: CollectItem) -> Collected:

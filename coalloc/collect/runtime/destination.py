@@ -55,6 +55,10 @@ class Destination(ABC):
     async def has(self, item: CollectItem, checksum: Checksum) -> bool:
         """Return whether the existing file has this checksum; False if its checksum is not available."""
 
+    async def clear(self, item: CollectItem) -> str | None:
+        """Remove what a killed job left beside a file that exists already; return its path, or None."""
+        return None
+
     @abstractmethod
     async def exists(self, item: CollectItem) -> bool:
         """Return whether anything of this name exists."""

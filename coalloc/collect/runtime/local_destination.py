@@ -15,7 +15,17 @@ from coalloc.collect.runtime.item import CollectItem
 from coalloc.collect.runtime.partial_name_records import PartialNames
 from coalloc.collect.values import HERE
 from coalloc.model import Checksum, Stat
-from coalloc.partial_file import HeldHere, Journal, PartialFile, describe, matching_bytes, recall, resembles, staged
+from coalloc.partial_file import (
+    HeldHere,
+    Journal,
+    PartialFile,
+    clear_left,
+    describe,
+    matching_bytes,
+    recall,
+    resembles,
+    staged,
+)
 from coalloc.resolve import bounds, refuse_collisions, target
 from coalloc.util.disk import in_thread
 from coalloc.util.intervals import Intervals
@@ -111,14 +121,22 @@ class LocalDestination(Destination):
     async def has(self, item: CollectItem, checksum: Checksum) -> bool:
         return await in_thread(matching_bytes, self._target(item), checksum, item.size, self._bounds) is not None
 
+    async def clear(self, item: CollectItem) -> str | None:
+        beside = self._beside(item)
+        if beside is None or not await in_thread(clear_left, self._target(item), self._bounds, beside):
+            return None
+        return str(self._target(item).with_name(beside))
+
+    def _beside(self, item: CollectItem) -> str | None:
+        return derived(self._number, item.name) if self._number else None
+
     async def begin(self, item: CollectItem) -> None:
         async with self._opening:
             if item.name not in self._open:
                 await in_thread(self._begin, item)
 
     def _begin(self, item: CollectItem) -> None:
-        beside = derived(self._number, item.name) if self._number else None
-        opened = _Open(item, self._target(item), self._bounds, beside)
+        opened = _Open(item, self._target(item), self._bounds, self._beside(item))
         self._open[item.name] = opened
         if opened.relayed:
             self.relayed.add(item.name)

@@ -14,7 +14,7 @@ from coalloc.collect.runtime.carrier import Carrier, Listener
 from coalloc.collect.runtime.hop import Hop
 from coalloc.collect.runtime.item import CollectItem
 from coalloc.collect.values import Collected
-from coalloc.errors import NoSpace, SourceError, TransferFailed
+from coalloc.errors import NoSpace, SourceError, TransferFailed, TransferRefused
 from coalloc.util.intervals import Intervals
 
 __all__ = ["CollectRunner", "Finish"]
@@ -185,7 +185,7 @@ class CollectRunner:
         item = self._coming[send.piece.file].item
         self._refused.add((send.source, item.name))
         if all((host, item.name) in self._refused for host in item.paths):
-            self.failed(TransferFailed(f"cannot fetch {item.name}: {error.message}", error.remedy))
+            self.failed(TransferRefused(f"cannot fetch {item.name}: {error.message}", error.remedy))
 
     def _delivered(self, send: Send) -> None:
         """Record a piece at the destination; finish its file if it was the last piece, unless the job is over."""

@@ -13,7 +13,9 @@ from typing import NamedTuple, Protocol, cast
 
 from coalloc.engine.gridftp.refusals import refusal
 from coalloc.engine.gridftp.replies import LineReader, Reply, ReplyReader, format_command
+from coalloc.engine.gridftp.shown_commands import command_shown, reply_shown, without_password
 from coalloc.errors import ConnectionLost, LimitExceeded, NoGreeting, NotThatProtocol, ServerBusy, SourceError, Stalled
+from coalloc.util import trace
 from coalloc.util.dialer import Dialer, RelayedSocket, round_trip
 
 __all__ = ["ControlConnection", "PendingReply", "Protection"]
@@ -69,6 +71,8 @@ class ControlConnection(asyncio.Protocol):
         self.seconds = seconds
         self.protection: Protection | None = None
         self.relayed = False
+        self._password = ""
+        """The password that was sent, to hide it in what the server says."""
         self._lines = LineReader()
         self._plain_lines = LineReader()
         self._replies = ReplyReader()
@@ -157,6 +161,10 @@ class ControlConnection(asyncio.Protocol):
         :param on_preliminary: called with preliminary replies (1xx)
         """
         line = format_command(command)
+        if trace.is_on():
+            trace.asked(self.where, command_shown(command))
+        if command.startswith("PASS "):
+            self._password = command.removeprefix("PASS ")
         if self._lost is not None:
             answered(self._lost)
             return
@@ -260,6 +268,10 @@ class ControlConnection(asyncio.Protocol):
         reply = self._replies.feed(line)
         if reply is None:
             return
+        if trace.is_on():
+            trace.answered(self.where, reply_shown(reply, self._password))
+        if reply.code >= 400:  # its text becomes a message
+            reply = without_password(reply, self._password)
         self.reset_timer()  # only by a whole reply, else a server could prolong one reply for ever
         if reply.preliminary:
             self._preliminary(reply)

@@ -16,7 +16,7 @@ from coalloc.engine.gridftp.address import Address
 from coalloc.engine.gridftp.control import ControlConnection, PendingReply
 from coalloc.engine.gridftp.refusals import refusal
 from coalloc.engine.gridftp.replies import Reply, extended_passive_port, passive_address
-from coalloc.errors import PermissionRefused, SourceError
+from coalloc.errors import PermissionRefused, SourceError, Unreachable
 from coalloc.util.addresses import AddressClass, class_of, server
 
 __all__ = ["ComingConnection", "DataConnections"]
@@ -81,6 +81,11 @@ class DataConnections:
         self._options = options
         self.command = "EPSV" if ":" in control.peer else "PASV"
         """The command that requests an address: EPSV or PASV."""
+        self._has_epsv = True
+        self._elsewhere: PermissionRefused | None = None
+        """The refusal of the host in the last reply, while the server's own address is tried instead."""
+        self._answers = False
+        """Whether a data connection was made."""
         self._prepared: tuple[PendingReply, ComingConnection] | None = None
 
     def prepare(self) -> None:
@@ -123,17 +128,41 @@ class DataConnections:
         return coming
 
     async def _located(self, reply: PendingReply) -> HostAndPort:
-        return await self.address(await asyncio.shield(reply))  # it may come only after a long transfer
+        return await self._reachable(await asyncio.shield(reply))  # it may come only after a long transfer
 
     async def connect(self, reply: Reply) -> socket.socket:
         """Connect to the address in a reply to `command`."""
-        return await self._connect(await self.address(reply))
+        return await self._connect(await self._reachable(reply))
 
     async def _connect(self, address: HostAndPort) -> socket.socket:
         host, port = address
         dialer = self._options.dialer
         checked = dialer.under(dialer.policy.with_address(host))
-        return await checked.dial(host, port, self._options.connect_seconds)
+        try:
+            connected = await checked.dial(host, port, self._options.connect_seconds)
+        except Unreachable:
+            if self._elsewhere:
+                raise self._elsewhere from None
+            raise
+        self._elsewhere, self._answers = None, True
+        return connected
+
+    async def _reachable(self, reply: Reply) -> HostAndPort:
+        """Return the address for a connection from here: the server's own, if its reply names a host not allowed.
+
+        A server behind address translation may name any address. It gets no connection to a host of its choice: only
+        the port is taken from EPSV, or from the reply if the server lacks EPSV.
+        """
+        if reply.code != 227 or await self._allowed(named := passive_address(reply)[0]):
+            return await self.address(reply)
+        self._elsewhere = None if self._answers else self._refused(named)
+        if self._has_epsv:
+            extended = await self._control.ask("EPSV")
+            if extended.code == 229:
+                self.command = "EPSV"
+                return await self.address(extended)
+            self._has_epsv = False
+        return self._control.peer, passive_address(reply)[1]
 
     async def address(self, reply: Reply) -> HostAndPort:
         """Return host and port from a reply to `command`; if the server refused PASV, ask again with EPSV.
@@ -142,7 +171,9 @@ class DataConnections:
         """
         if reply.code == 227:
             host, port = passive_address(reply)
-            return await self._checked(host), port
+            if allowed := await self._allowed(host):
+                return allowed, port
+            raise self._refused(host)
         if reply.code == 229:
             return self._control.peer, extended_passive_port(reply)
         if self.command == "PASV":
@@ -150,19 +181,20 @@ class DataConnections:
             return await self.address(await self._control.ask(self.command))
         raise refusal(reply, self._address.shown)
 
-    async def _checked(self, host: str) -> str:
-        """Return the host to connect to for a reply that names `host`: that host, or the server itself.
-
-        :raises PermissionRefused: when `host` is a third host that is not allowed
-        """
+    async def _allowed(self, host: str) -> str | None:
+        """Return the host to connect to for a reply that names `host`; None if that is a third host not allowed."""
         named, peer = ip_address(host), ip_address(self._control.peer)
         if named == peer or named in await self.allowed_hosts():
             return host
         if named.is_unspecified or (named.is_private and not peer.is_private):
             return self._control.peer  # behind address translation, a server does not know its public address
-        raise PermissionRefused(
+        return None
+
+    def _refused(self, host: str) -> PermissionRefused:
+        return PermissionRefused(
             f"{self._address.shown}: the server wants to send its data from another host, {host}",
-            f"if you trust that host, allow it: --data-host {host}, or data_hosts of a broker's endpoint",
+            f"if you trust that host, allow it: --data-host {host}, or data_hosts of a broker's endpoint; otherwise "
+            "ask the server's admin to let it name its own public address, and to open its data ports",
         )
 
     async def allowed_hosts(self) -> set[IPv4Address | IPv6Address]:

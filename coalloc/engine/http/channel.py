@@ -14,6 +14,7 @@ from coalloc.engine.range_request import RangeRequest
 from coalloc.engine.span import Deliver, Span
 from coalloc.errors import ConnectionLost
 from coalloc.model import PathState
+from coalloc.util import trace
 from coalloc.util.tcp_info import path_state_of
 
 __all__ = ["HTTPChannel", "HTTPConnection", "RangeEnded"]
@@ -99,6 +100,8 @@ class HTTPChannel(asyncio.BufferedProtocol):
         over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         turn, until = RangeRequest(span, deliver, over), span.end
         self._asked_at.append(asyncio.get_running_loop().time())
+        if trace.is_on():
+            trace.asked(self._shown, f"GET bytes={turn.start}-{turn.start + turn.left - 1}")
         self._transport.write(self.pipeline.ask(turn))
         try:
             await over
@@ -116,8 +119,11 @@ class HTTPChannel(asyncio.BufferedProtocol):
         return BUFFER
 
     def buffer_updated(self, nbytes: int) -> None:
+        answered = self.pipeline.answered
         try:
             self.pipeline.feed(BUFFER[:nbytes])
+            for _ in range(answered, self.pipeline.answered):
+                trace.answered(self._shown, "206, the requested bytes")
         except UnexpectedResponse:
             self._fail()
             return

@@ -19,6 +19,7 @@ from coalloc.engine.http.messages import NotHTTP
 from coalloc.engine.http.plain import Disconnected, PlainAnswer, Reached, SentRequest, UncommonAnswer, plain_server
 from coalloc.errors import CoallocError, ConnectionLost, NotThatProtocol, PermissionRefused, SourceError, Unsupported
 from coalloc.safe_text import hide, redact
+from coalloc.util import trace
 from coalloc.util.addresses import AddressPolicy, class_of
 from coalloc.util.dialer import numeric
 
@@ -147,7 +148,10 @@ class HTTPExchange:
             return None
         with self.border():
             try:
-                return await self._plain.ask(method, headers)
+                self._log_asked(self._url, method, headers)
+                answer = await self._plain.ask(method, headers)
+                self._log_answered(self._url, answer)
+                return answer
             except UncommonAnswer:
                 self._plainly = False
                 return None
@@ -219,7 +223,21 @@ class HTTPExchange:
         client = self._connected(place)
         with self.border():
             request = client.build_request(method, place.url, headers={**headers, **place.login})
-            return await client.send(request, stream=True)
+            self._log_asked(str(place.url), method, headers)
+            answer = await client.send(request, stream=True)
+            self._log_answered(str(place.url), answer)
+            return answer
+
+    def _log_asked(self, url: str, method: str, headers: Mapping[str, str]) -> None:
+        if trace.is_on():
+            ranges = [value for name, value in headers.items() if name.lower() == "range"]
+            trace.asked(redact(url), " ".join([method, *ranges]))
+
+    def _log_answered(self, url: str, answer: Answer) -> None:
+        if trace.is_on():
+            target = redact(answer.headers["location"]) if _is_redirect(answer) else ""
+            parts = (str(answer.status_code), answer.reason_phrase, answer.headers.get("content-range", ""), target)
+            trace.answered(redact(url), self.hidden(" ".join(filter(None, parts))))
 
     def _connected(self, place: _RequestTarget) -> "httpx.AsyncClient":
         from coalloc.engine.http.transport import client

@@ -33,6 +33,7 @@ KEYS = {
     "pairs",
     "gone",
     "left",
+    "cleared",
 }
 FILE_KEYS = {"name", "output", "size", "outcome", "seconds", "checksum", "error"}
 PAIR_KEYS = {"stretches", "source", "sink", "bytes", "pieces", "seconds", "rate", "best_rate", "error", "routes"}

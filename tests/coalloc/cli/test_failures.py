@@ -52,7 +52,7 @@ def test_servers_words_cannot_control_the_terminal(capsys):
 
 def test_with_json_the_error_is_a_document(capsys):
     assert reported(raiser(errors.SinkError("full", "make room")), ["get", "--json"]) == 6
-    expected = {"error": {"code": "local_disk", "message": "full", "remedy": "make room"}}
+    expected = {"error": {"code": "local_disk", "message": "full", "remedy": "make room", "transient": False}}
     assert json.loads(capsys.readouterr().out) == expected
 
 

@@ -1,5 +1,6 @@
 """SIGINT and SIGTERM: a clean end, and an immediate one at the second signal. Real processes, real signals."""
 
+import asyncio
 import signal
 import subprocess
 import sys
@@ -7,6 +8,10 @@ import sys
 import pytest
 
 from coalloc.cli import interrupts
+from tests.support.halving import HalvingServer
+from tests.support.programs import COGET
+from tests.support.scripted import raw_server
+from tests.support.terminal import at_terminal
 from tests.support.waiting import PATIENCE
 
 PATIENT = """
@@ -39,6 +44,24 @@ sys.exit(failures.reported(lambda: interrupts.run(work()), []))
 """
 
 
+HASHING = """
+import asyncio, sys, time
+from coalloc.cli import failures, interrupts
+
+async def work():
+    hashing = asyncio.create_task(asyncio.to_thread(time.sleep, 60))
+    await asyncio.sleep(0)
+    print("ready", flush=True)
+    try:
+        await hashing
+    finally:
+        print("cleaning", flush=True)
+
+sys.exit(failures.reported(lambda: interrupts.run(work()), []))
+"""
+"""A thread that cannot be cancelled, as when a file is verified: the event loop waits for it at its end."""
+
+
 @pytest.fixture
 def start():
     started = []
@@ -67,13 +90,45 @@ def test_a_signal_ends_the_work_cleanly(start, number):
     assert err == "coget: interrupted\n  run it again\n"
 
 
-def test_a_second_signal_does_not_wait(start):
-    process = start(STUBBORN)
+@pytest.mark.parametrize("work", [STUBBORN, HASHING])
+def test_a_second_signal_does_not_wait(start, work):
+    process = start(work)
     process.send_signal(signal.SIGINT)
     assert process.stdout.readline() == "cleaning\n"
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=PATIENCE)
-    assert process.returncode == 130
+    _, err = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, err) == (130, "coget: interrupted\n")
+
+
+@pytest.fixture
+async def places(start_gridftp, tmp_path):
+    """A server that does not answer, and one that sends only the first half of a file; the beginnings of their URLs."""
+    silent = start_gridftp(tmp_path / "export")
+    silent.pause()
+    async with raw_server(HalvingServer(bytes(range(250)) * 4000).serve) as port:
+        yield {"SILENT": silent.url("x"), "HALF": f"http://127.0.0.1:{port}/x", "COGET": str(COGET)}
+
+
+BATCH = "trap '' INT; {COGET} {HALF} -o a & {COGET} {HALF} -o b & wait %1; echo $?; wait %2; echo $?; exit 130"
+
+
+@pytest.mark.parametrize(
+    ("command", "moment"),
+    [
+        (["{COGET}", "{SILENT}"], b"connecting"),
+        (["{COGET}", "{HALF}"], b"fetching"),
+        (["sh", "-c", BATCH], b"fetching"),
+    ],
+    ids=["connecting", "fetching", "batch"],
+)
+async def test_two_control_c_at_a_terminal_end_it_without_a_traceback(places, tmp_path, command, moment):
+    words = [word.format(**places) for word in command]
+    status, output = await asyncio.to_thread(at_terminal, words, tmp_path, (moment, b"\x03\x03"))
+    assert status == 130
+    assert b"Traceback" not in output
+    assert b"interrupted" in output
+    if words[0] == "sh":
+        assert output.count(b"\r\n130") == 2
 
 
 def test_work_that_ends_gives_its_value_and_the_signals_back():

@@ -24,9 +24,9 @@ ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 SHOW_CURSOR, HIDE_CURSOR, UP = "\x1b[?25h", "\x1b[?25l", "\x1b[1A"
 
 
-def picture(state):
+def picture(state, width=WIDTH):
     out = io.StringIO()
-    Console(file=out, width=WIDTH, markup=False, highlight=False).print(draw(state))
+    Console(file=out, width=width, markup=False, highlight=False).print(draw(state))
     return out.getvalue().splitlines()
 
 
@@ -34,9 +34,25 @@ def test_the_picture_shows_file_and_sources():
     lines = picture(snapshot(0.425, 34.0))
     assert lines[0].split() == ["file.root", "fetching", "34", "s"]
     assert "42 %  4.25 GB of 10.0 GB  125 MB/s  46 s left" in lines[1]
-    assert re.match(r"gridftp-door-00\.data-transfer…  fetching +62\.5 MB/s +2\.12 GB +50 %", lines[2])
+    assert re.match(r"gridftp-door-00\.data-tra…  fetching +62\.5 MB/s +2\.12 GB +50 %", lines[2])
     assert re.match(r"se01\.example:2811 +dropped +- +0 bytes +0 %", lines[3])
     assert lines[5].strip() == "se01.example:2811: no such file"
+
+
+@pytest.mark.parametrize(("width", "columns"), [(60, 12), (72, 12), (80, 12), (120, 47)])
+def test_the_bar_of_a_source_has_twelve_columns_or_more(width, columns):
+    lines = picture(snapshot(0.5, 40.0, sources=2), width)  # the first source has a share of all
+    assert max(map(len, lines)) <= width
+    source = next(line for line in lines if "fetching" in line and "gridftp" in line)
+    assert re.fullmatch(r"gridftp-door\S*…  fetching    +125 MB/s.* 100 %  ━+", source)
+    assert source.count("━") == columns
+
+
+def test_short_names_leave_the_bar_more_columns():
+    state = snapshot(0.5, 40.0, sources=2)
+    short = tuple(view._replace(url=f"ftp://h{i}/x", error=None) for i, view in enumerate(state.sources))
+    lines = picture(state._replace(sources=short), 60)
+    assert re.fullmatch(r"h0  fetching     125 MB/s    5\.00 GB  100 %  ━{15}", lines[2])
 
 
 @pytest.mark.parametrize("sources", [0, 1, 16])
@@ -107,12 +123,14 @@ def test_a_pipe_gets_whole_lines():
     assert out.getvalue() == "x" * 300 + "\n"
 
 
-def test_on_a_real_terminal_the_report_takes_the_place_of_the_bars():
+@pytest.mark.parametrize("width", [60, WIDTH])
+def test_on_a_real_terminal_the_report_takes_the_place_of_the_bars(width):
     master, slave = pty.openpty()
-    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", HEIGHT, WIDTH, 0, 0))
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", HEIGHT, width, 0, 0))
     life = ["timeout", "--signal=KILL", f"{PATIENCE:.0f}"]
     command = [*life, sys.executable, "-m", "tests.support.snapshots", "16", "0.6"]
-    environment = {**os.environ, "TERM": "xterm-256color"}
+    environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+    environment["TERM"] = "xterm-256color"
     with subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave, env=environment) as process:
         os.close(slave)
         try:
@@ -121,7 +139,7 @@ def test_on_a_real_terminal_the_report_takes_the_place_of_the_bars():
         finally:
             process.kill()
             os.close(master)
-    assert max(len(line) for line in re.split(r"[\r\n]+", ESCAPE.sub("", output))) <= WIDTH
+    assert max(len(line) for line in re.split(r"[\r\n]+", ESCAPE.sub("", output))) <= width
     assert output.count(HIDE_CURSOR) == output.count(SHOW_CURSOR) == 1
     left = ESCAPE.sub("", output.rpartition(SHOW_CURSOR)[2])
     assert report().output in left

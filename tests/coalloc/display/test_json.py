@@ -42,6 +42,7 @@ def test_a_failure_has_what_was_known():
         "code": "transfer_failed",
         "message": "every source failed",
         "remedy": "wait",
+        "transient": True,
     }
     assert json.unfinished(Results()) == {}
     assert set(json.unfinished(Results(unfinished=report()))) == REPORT_KEYS

@@ -7,6 +7,7 @@ import pytest
 from coalloc.collect.methods.events import Arrived
 from coalloc.collect.runtime.server import CollectServer
 from coalloc.collect.runtime.staging import StagingArea
+from coalloc.collect.runtime.staging_records import StagingRecords
 from coalloc.errors import PermissionRefused
 from tests.coalloc.collect.test_collecting import (  # noqa: F401 - fixtures
     collect,
@@ -66,7 +67,7 @@ async def test_files_of_others_in_the_staging_directory_stay_and_are_reported(se
 async def test_a_directory_that_is_exchanged_is_not_emptied(gridftp_server, link):
     root = gridftp_server.root
     server = CollectServer("via", gridftp_server.url(""), options())
-    area = StagingArea(server, str(root), "now")
+    area = StagingArea(server, str(root), "now", StagingRecords(None))
     await area.make()
     (made,) = root.iterdir()
     made.rename(root / "away")
@@ -86,7 +87,7 @@ async def test_a_directory_that_is_exchanged_is_not_emptied(gridftp_server, link
 
 
 async def test_piece_names_cannot_be_guessed_from_one_another():
-    area = StagingArea(CollectServer("a", "ftp://a/", options()), "/scratch", "run")
+    area = StagingArea(CollectServer("a", "ftp://a/", options()), "/scratch", "run", StagingRecords(None))
     names = [area.piece(number).removeprefix(f"{area.path}/") for number in range(100)]
     assert len({name[:16] for name in names}) == 100
     assert area.piece(7) == f"{area.path}/{names[7]}"

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import random
+import socket
 
 import pytest
 
@@ -15,8 +16,9 @@ from coalloc.errors import (
     SourceError,
     Unsupported,
 )
-from tests.support.fetching import Collected, collect, impatient_until, opened, options
+from tests.support.fetching import Collected, CountingDialer, collect, impatient_until, opened, options
 from tests.support.plain_ftp import PlainFTP, serve
+from tests.support.scripted import ftp_server
 from tests.support.waiting import PATIENCE
 
 CONTENT = random.Random(5).randbytes(700_000)
@@ -43,6 +45,35 @@ async def test_ranges_by_restart(habits):
             for start, end in [(0, len(CONTENT)), (5, 6), (300_000, 650_000)]:
                 assert await collect(source, start, end) == CONTENT[start:end]
             assert await source.checksum("md5", 0, 5) is None
+
+
+@pytest.mark.parametrize("epsv", [True, False])
+@pytest.mark.parametrize("named", ["127.0.0.9", "10.0.0.5", "192.0.2.7"])
+async def test_a_server_behind_address_translation_is_reached_at_its_own_address(named, epsv):
+    dialer = CountingDialer()
+    async with serve(PlainFTP(CONTENT, passive_host=named, extended=epsv)) as server:
+        async with opened(GridFTPSource(server.url, options(dialer=dialer))) as source:
+            for start, end in [(0, len(CONTENT)), (300_000, 650_000), (5, 6)]:
+                assert await collect(source, start, end) == CONTENT[start:end]
+        assert server.commands.count("PASV" if epsv else "EPSV") == 1
+    assert {host for host, _ in dialer.dialled} == {"127.0.0.1"}
+
+
+@pytest.mark.parametrize("epsv", [True, False])
+async def test_a_server_leads_nowhere_else_and_the_remedy_names_the_host_that_it_wants(epsv):
+    """The port that it names is open at another host only; that host must get no connection."""
+    with socket.create_server(("127.0.0.9", 0)) as victim:
+        port = victim.getsockname()[1]
+        replies = {"PASV": f"227 Here (127,0,0,9,{port >> 8},{port & 255})\r\n".encode()}
+        if epsv:
+            replies["EPSV"] = f"229 Here (|||{port}|)\r\n".encode()
+        async with ftp_server(**replies) as url, opened(GridFTPSource(url, options())) as source:
+            with pytest.raises(PermissionRefused, match=r"another host, 127\.0\.0\.9") as caught:
+                await source.fetch(Span(0, 10), lambda *_: None)
+        assert "--data-host 127.0.0.9" in caught.value.remedy
+        victim.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            victim.accept()
 
 
 async def test_a_server_that_loses_commands_is_asked_one_by_one():
