@@ -280,7 +280,8 @@ class Worker:
             rules = await lanes.paused(ends)
             running = [each for each in candidates if not _paused(each, rules)]
             tuned = await self._tuner.limits(lanes, {each.pair for each in running})
-            choice = choose(running, await lanes.open(), await lanes.caps(ends), tuned)
+            turns = await lanes.turns({each.owner for each in running})
+            choice = choose(running, await lanes.open(), await lanes.caps(ends), tuned, turns)
             waits.update(choice.waits)
             if choice.candidate or not choice.content:
                 return choice._replace(waits=waits), tuned

@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from broker.factory import Announcements
 from broker.handlers.globus import task_documents
 from broker.models.callers import Caller
+from broker.models.collections import NewCollection
 from broker.models.lanes import LaneCandidate
 from broker.models.subjects import Usernames
 from broker.models.tasks import Details, Item, NewTask, Options, Work
@@ -24,6 +25,7 @@ from broker.services.forecasting.decisions import Decisions
 from broker.services.forecasting.history import Transfers
 from broker.services.network.places import Places
 from broker.services.tasks.tasks import Tasks
+from broker.storage.collections import CollectionStore
 from broker.storage.database import Database, addressed
 from broker.storage.lanes import LaneStore
 from broker.storage.tasks import TaskStore as Stored
@@ -35,6 +37,7 @@ from broker.worker.worker import Worker
 from tests.support.waiting import until
 
 ANN = Caller(subject="ann", role="transfer")
+ROOT = Caller(subject="root", role="admin")
 SITE, SINK = uuid4(), uuid4()
 
 
@@ -43,10 +46,12 @@ class Ready:
 
     def __init__(self) -> None:
         self.done: list[str] = []
+        self.owners: list[str] = []
         self.begun = asyncio.Event()
 
     async def perform(self, task: LaneCandidate, batch: Sequence[Work], recorder: Recorder) -> None:
         self.begun.set()
+        self.owners.append(task.owner)
         for work in batch:
             if "endless" in work.source:
                 await asyncio.Event().wait()
@@ -119,6 +124,26 @@ async def test_a_task_is_done_with_all_that_is_found_on_the_way(opened):
 
 async def over(tasks: Tasks, number: str) -> bool:
     return (await tasks.one(ANN, number)).status != "ACTIVE"
+
+
+async def test_users_take_turns_at_a_single_lane(opened):
+    """The deadline of one user's tasks does not take the turns of another."""
+    async with opened.write() as connection:
+        only = NewCollection(name="one lane", kind="catalogue", concurrency=1)
+        await CollectionStore(connection).put(SITE, "root", only, time.time())
+    tasks, performer = Tasks(opened, Announcements()), Ready()
+    new = [task(f"/a{i}", owner="ann") for i in range(8)] + [task(f"/b{i}", owner="bob") for i in range(3)]
+    new = [each.model_copy(update={"role": "admin"}) for each in new]
+    urgent = [each.model_copy(update={"deadline": each.deadline - 60}) for each in new[:8]]
+    numbers = [(await tasks.submit(each)).task for each in (*urgent, *new[8:])]
+    async with working(opened, performer):
+        await until(lambda: all_over(tasks, numbers))
+    assert performer.owners == ["ann", "bob"] * 3 + ["ann"] * 5
+
+
+async def all_over(tasks: Tasks, numbers: Sequence[str]) -> bool:
+    known = [await tasks.one(ROOT, number) for number in numbers]
+    return all(each.status != "ACTIVE" for each in known)
 
 
 async def test_the_same_submission_is_one_task(opened):
