@@ -458,10 +458,10 @@ class TaskView(NamedTuple):
     """The current state of a task of a broker.
 
     `size` and `files` are the work found so far, which grows while the task reads directories; `ends` are the names of
-    its collections; `begun`: work on it has begun; `waits` is the reason why it waits, or empty. `files_unverified`
-    were copied, but could not be verified as requested; `left_out` are files skipped because of errors,
-    `folders_not_cleared` directories of the destination in which a sync deleted nothing, as it could not be sure which
-    files are extra; `document` is the broker's complete answer.
+    its collections; `begun`: work on it has begun; `waits` is the reason why it does not move, or empty, and `remedy`
+    what to do then. `files_unverified` were copied, but could not be verified as requested; `left_out` are files
+    skipped because of errors, `folders_not_cleared` directories of the destination in which a sync deleted nothing, as
+    it could not be sure which files are extra; `document` is the broker's complete answer.
     """
 
     id: str
@@ -487,6 +487,7 @@ class TaskView(NamedTuple):
     document: Mapping[str, Any]
     folders_not_cleared: int = 0
     files_unverified: int = 0
+    remedy: str = ""
 
     @property
     def over(self) -> bool:

@@ -57,6 +57,8 @@ tasks = Table(
     Column("waits", Text, nullable=False),  # reason for waiting, as a sentence; empty: not waiting
     Column("error_code", Text),  # error that made it fail, or that is being retried
     Column("error", Text),
+    Column("error_side", Text, nullable=False, server_default=""),  # source or destination; empty: unknown
+    Column("error_since", MOMENT),  # when the error began that is being retried; NULL: none
     Column("total", BigInteger, nullable=False),  # number of rows of `work`; the next columns count by state
     Column("succeeded", BigInteger, nullable=False),
     Column("failed", BigInteger, nullable=False),

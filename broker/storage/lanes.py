@@ -12,9 +12,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from broker.models.lanes import CollectionPair, LaneCandidate, LaneTuning, LaneTurn, OpenLane
 from broker.models.tasks import Options
 from broker.schema.access import locks
-from broker.schema.collections import collections, pause_rules
+from broker.schema.collections import collections
 from broker.schema.tasks import UNFINISHED, lanes, tasks, tunings, turns, work
 from broker.storage.dialects import clock, contains
+from broker.storage.task_state import held
 from broker.storage.work import earliest
 
 __all__ = ["CANDIDATE", "LaneStore", "candidate"]
@@ -73,6 +74,7 @@ class LaneStore:
                 tasks.c.status == "ACTIVE",
                 tasks.c.queue.in_(list(queues)),
                 tasks.c.paused.is_(None),
+                ~held(),
                 free,
             )
             order = (tasks.c.nice, tasks.c.deadline, tasks.c.requested_at)
@@ -121,15 +123,6 @@ class LaneStore:
             select(collections.c.id, collections.c.concurrency).where(collections.c.id.in_(list(of)))
         )
         return {row.id: row.concurrency for row in rows}
-
-    async def paused(self, of: Collection[str]) -> dict[str, list[tuple[str | None, frozenset[str], str]]]:
-        """Return the pause rules by collection: subject (None for all), paused operations, and message of each."""
-        rows = await self._connection.execute(select(pause_rules).where(pause_rules.c.collection_id.in_(list(of))))
-        found: dict[str, list[tuple[str | None, frozenset[str], str]]] = {}
-        for row in rows:
-            rule = (row.subject, frozenset(row.operations.split()), row.message)
-            found.setdefault(row.collection_id, []).append(rule)
-        return found
 
     async def reserve(self, of: Collection[str], size: int) -> float:
         """Reserve bytes of collections with a rate limit; return the seconds until they may be transferred."""

@@ -1,4 +1,7 @@
-"""Last turns of users, who get lanes one after the other."""
+"""Last turns of users, who get lanes one after the other; the place and the beginning of a task's error.
+
+Also the successors of refresh tokens, encrypted.
+"""
 
 import sqlalchemy as sa
 from alembic import op
@@ -19,3 +22,6 @@ def upgrade() -> None:
         sa.Column("at", sa.Double, nullable=False),
     )
     op.create_index("ix_turns_owner", "turns", ["owner"])
+    op.add_column("tasks", sa.Column("error_side", sa.Text, nullable=False, server_default=""))
+    op.add_column("tasks", sa.Column("error_since", sa.Double))
+    op.add_column("tokens", sa.Column("successor", sa.Text))
