@@ -52,6 +52,8 @@ __all__ = [
 DATASET = re.compile(r"(?:[\w.-]+:)?/?[\w.+=@,~-]+(?:/[\w.+=@,~-]+)*")
 """Syntax of a broker's dataset names: a name, optionally preceded by a scope and a colon."""
 Outcome = Literal["ok", "slow", "failed", "corrupt", "unused"]
+SUSPECTED = "its bytes are under suspicion"
+"""Error of a corrupt source if it cannot be determined which source is wrong."""
 SourceState = Literal["connecting", "idle", "fetching", "stalled", "waiting", "pausing", "dropped"]
 Ending = Literal["whole", "shortened", "failed", "stalled"]
 """Ending of a partial copy; `shortened`: other sources got its remaining range, or delivered it first."""
@@ -348,6 +350,11 @@ class TransferReport(NamedTuple):
     def compared(self) -> bool:
         """Return whether a checksum confirms the whole file, even if it is only from the replica that sent it."""
         return self.basis != "none"
+
+    @property
+    def contradicted(self) -> list[SourceReport]:
+        """Return the sources that sent wrong bytes for certain."""
+        return [each for each in self.sources if each.outcome == "corrupt" and each.error != SUSPECTED]
 
 
 Report = TypeVar("Report")

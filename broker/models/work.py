@@ -50,6 +50,7 @@ class WorkResult(NamedTuple):
 
     :param pause: seconds until the next attempt
     :param counts: increments of the task's counters
+    :param size: size of the file in bytes, if the plan did not know it
     :param side: collection at which the error arose: `source`, `destination`, or empty if unknown
     """
 
@@ -63,6 +64,7 @@ class WorkResult(NamedTuple):
     children: tuple[PlannedWork, ...] = ()
     events: tuple[Event, ...] = ()
     side: ErrorSide = ""
+    size: int | None = None
 
 
 def storable(path: str) -> str:

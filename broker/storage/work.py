@@ -51,6 +51,7 @@ DONE: Columns = {
     "checksum": Text(),
     "error_code": Text(),
     "error": Text(),
+    "size": BigInteger(),
     "pause": Double(),
 }
 ABOUT: dict[WorkKind, str] = {
@@ -228,10 +229,7 @@ class WorkStore:
     async def _complete(
         self, worker: str, first: Mapping[tuple[int, int], WorkResult], now: float
     ) -> set[tuple[int, int]]:
-        rows = [
-            (*lease, each.state, each.checksum, each.error_code, each.error and one_line(each.error), each.pause)
-            for lease, each in first.items()
-        ]
+        rows = [_done(each) for each in first.values()]
         given = tabled(self._connection, rows, DONE)
         columns = {name: given.c[name] for name in DONE if name in work.c and name not in HELD}
         over = {"not_before": now + given.c.pause, "worker": None, "finished_at": now}
@@ -267,6 +265,8 @@ class WorkStore:
             rise.update(each.counts)
             if each.state in COUNTED:
                 rise[COUNTED[each.state]] += 1
+            if each.size is not None:
+                rise["bytes"] += min(each.size, LARGEST) - each.work.size
             if each.state in ("failed", "skipped") and each.work.kind == "copy":
                 rise["bytes"] -= each.work.size
             if each.state == "pending" and each.error_code:
@@ -322,6 +322,13 @@ class WorkStore:
         """
         rows = select(tasks.c.id).where(tasks.c.id.in_(sorted(numbers))).order_by(tasks.c.id)
         await self._connection.execute(rows.with_for_update(key_share=True))
+
+
+def _done(result: WorkResult) -> tuple[Any, ...]:
+    """Return the values of `DONE`."""
+    size = min(result.work.size if result.size is None else result.size, LARGEST)
+    error = result.error and one_line(result.error)
+    return (*result.work.lease, result.state, result.checksum, result.error_code, error, size, result.pause)
 
 
 def _trouble(result: WorkResult, now: float) -> Mapping[str, Any]:
