@@ -84,7 +84,7 @@ def standstill(task: Task, names: Mapping[str, str], now: float) -> Standstill |
             code="NO_WORKER",
             since=None,
             message=f"no worker is running{f' for the site {task.queue}' if task.queue else ''}",
-            remedy="ask an admin to start coget-broker worker there",
+            remedy="ask an admin to start coget-broker worker",
         )
     return _fault(task, names, now) if task.error_code else _waiting(task)
 

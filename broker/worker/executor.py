@@ -25,6 +25,7 @@ from broker.storage.tasks import TaskStore
 from broker.worker.actions.comparing import recorded
 from broker.worker.actions.copying import Copying, delete_partial_files
 from broker.worker.actions.copying_datasets import DatasetCopying
+from broker.worker.actions.dataset_findings import DatasetFindings
 from broker.worker.actions.deleting import Clearing
 from broker.worker.actions.discovery import Looking
 from broker.worker.actions.downloading import Downloading, LocatedReplicas, Sources, discarded
@@ -33,7 +34,6 @@ from broker.worker.actions.pruning import Pruning
 from broker.worker.concurrency import side_by_side
 from broker.worker.copy_routes import CopyRoutes
 from broker.worker.copy_sessions import Routes
-from broker.worker.dataset_findings import DatasetFindings
 from broker.worker.owner_rights import DENIED, OwnerRights
 from broker.worker.policy.faults import at_source, failed
 from broker.worker.rate_limits import RateLimits, RateReservations

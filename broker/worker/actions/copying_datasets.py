@@ -11,9 +11,9 @@ from broker.services.catalogue.replicas import ReadableReplicas
 from broker.services.collections.trees import GridFTPTree, named
 from broker.worker.actions.comparing import same
 from broker.worker.actions.copying import delete_partial_files
+from broker.worker.actions.dataset_findings import DatasetFindings
 from broker.worker.concurrency import side_by_side
 from broker.worker.copy_routes import CopyRoutes
-from broker.worker.dataset_findings import DatasetFindings
 from broker.worker.policy.faults import VerificationDemand
 from broker.worker.rate_limits import RateLimits
 from broker.worker.recorder import Recorder
@@ -84,7 +84,7 @@ class DatasetCopying:
 
         owner_and_site, namings = (self._owner, self._site), (self._sink.naming,)
         with TransferDecision.of(recorder, work, "copy", found.name, owner_and_site, namings) as deciding:
-            async with self._findings.of_failure(work, found, deciding.results, recorder):
+            async with self._findings.of_failure(work, found, deciding.results, recorder, policy):
                 report = await copy(
                     urls,
                     sink,

@@ -12,8 +12,8 @@ from broker.models.tasks import Options, Work
 from broker.models.work import WorkResult
 from broker.services.collections.trees import LocalTree, Naming
 from broker.services.network.places import Allowed
+from broker.worker.actions.dataset_findings import DatasetFindings
 from broker.worker.concurrency import of_each, side_by_side
-from broker.worker.dataset_findings import DatasetFindings
 from broker.worker.fence import LeaseLost
 from broker.worker.policy.faults import Unverifiable, VerificationDemand
 from broker.worker.rate_limits import RateLimits
@@ -117,7 +117,8 @@ class Downloading:
         ) as deciding:
             try:
                 limits = self._limits.by_url(sources)
-                async with self._findings.of_failure(work, dataset, deciding.results, recorder):
+                policy = allowed["policy"]
+                async with self._findings.of_failure(work, dataset, deciding.results, recorder, policy):
                     (report,) = await download(request, arriving.watch, sources, limits, confirm, deciding.results)
             except (LeaseLost, Unverifiable):
                 await _emptied(self._sink, work, [beside])

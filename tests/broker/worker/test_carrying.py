@@ -15,6 +15,7 @@ from broker.models.tasks import Event, FilterRule, Item, Task
 from broker.storage.lanes import LaneStore
 from broker.worker.actions.copying import LARGE
 from broker.worker.policy import faults
+from coalloc.api import Storage
 from tests.broker.worlds import (
     ANN,
     Servers,
@@ -309,6 +310,23 @@ async def test_the_only_replica_becomes_suspicious_if_it_has_wrong_bytes(world, 
     assert (failed.status, failed.error_code) == ("FAILED", "VERIFY_CHECKSUM")
     assert await states(world, "cms:a") == {endpoint_name(world.source): "SUSPICIOUS"}
     assert "BAD_REPLICA" in {each.code for each in await events(world, failed.id)}
+
+
+async def test_a_replica_with_right_bytes_stays_in_service_if_the_destination_spoils_them(world, tmp_path, monkeypatch):
+    """The server of the destination reports wrong checksums; those of the replicas confirm the catalogue."""
+    with GridFTPServer(tmp_path / "other", "127.0.0.3") as other:
+        await register(world, "cms:a", b"right", world.source, other)
+        honest = Storage.checksum
+
+        async def spoilt(self, path: str, *more: object) -> str | None:
+            found = await honest(self, path, *more)
+            return found and "0" * len(found) if str(world.sink.root) in path else found
+
+        monkeypatch.setattr(Storage, "checksum", spoilt)
+        item = Item(source="/cms/a", destination="/a")
+        failed = await world.over(await world.submit("TRANSFER", [item], origin="catalogue"))
+    assert (failed.status, failed.error_code) == ("FAILED", "VERIFY_CHECKSUM")
+    assert set((await states(world, "cms:a")).values()) == {"AVAILABLE"}
 
 
 @pytest.mark.parametrize("to", ["sink", "local"])

@@ -17,10 +17,12 @@ from broker.models.forecasts import Resolved
 from broker.models.tasks import Event, Work
 from broker.services.catalogue.bad_replica_reports import BadReplicaReports
 from broker.services.catalogue.datasets import Catalogue
+from broker.worker.actions.comparing import contradicts
 from broker.worker.policy.faults import Unverifiable
 from broker.worker.recorder import Recorder
 from coalloc.errors import VerificationError
 from coalloc.model import Results, TransferReport
+from coalloc.util.addresses import AddressPolicy
 
 __all__ = ["DatasetFindings"]
 
@@ -41,22 +43,31 @@ class DatasetFindings:
 
     @asynccontextmanager
     async def of_failure(
-        self, work: Work, dataset: Resolved | None, results: Results[TransferReport], recorder: Recorder
+        self,
+        work: Work,
+        dataset: Resolved | None,
+        results: Results[TransferReport],
+        recorder: Recorder,
+        policy: AddressPolicy,
     ) -> AsyncIterator[None]:
         """Report a replica whose wrong bytes make the attempt in the block fail.
 
-        If several replicas delivered bytes, none is reported: the destination may be at fault.
+        The destination may be at fault. So if the dataset has other replicas, this one is reported only if its own
+        server contradicts the catalogue.
 
         :param dataset: dataset that is copied; None for a file that is not in the catalogue
         :param results: reports of the attempt, which the block fills
+        :param policy: address policy for the replica's URL
         """
         try:
             yield
         except VerificationError as error:
             report = results.unfinished
             delivered = [] if report is None else [each.url for each in report.sources if each.bytes]
-            if dataset and len(delivered) == 1 and not isinstance(error, Unverifiable):
-                await self._keep(work, dataset, {delivered[0]: error.message}, None, recorder)
+            if dataset and report and len(delivered) == 1 and not isinstance(error, Unverifiable):
+                url, only = delivered[0], len(dataset.replicas) == 1
+                if only or await contradicts(url, report.size, dataset.checksums, policy):
+                    await self._keep(work, dataset, {url: error.message}, None, recorder)
             raise
 
     async def of_success(
