@@ -19,7 +19,14 @@ def worker_of(factory: Factory) -> Worker:
     settings, registered = factory.settings, DepotRegistry(factory.depots)
     via = data_routes(settings.via, registry=registered.complete) if settings.via else None
     executor = Executor(
-        factory.database, factory.trees, factory.places, factory.replicas, settings.copy_unverified, via
+        factory.database,
+        factory.trees,
+        factory.places,
+        factory.replicas,
+        factory.catalogue,
+        factory.bad_replica_reports,
+        settings.copy_unverified,
+        via,
     )
     worker = Worker(factory.database, factory.transfers, factory.decisions, executor, settings.site)
     factory.new_work.subscribe(lambda site: worker.wake())

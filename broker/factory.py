@@ -162,7 +162,7 @@ class Factory(NamedTuple):
             Flows(places, forecasting, working),
             collections,
             Bookmarks(database),
-            PauseRules(database),
+            PauseRules(database, new_work),
             tasks,
             Submissions(collections, tasks),
             Watching(database),

@@ -30,6 +30,7 @@
         ├── NotEmpty              permanent: a directory that is not empty
         ├── NoSpace               the server's disk, or the user's quota there, is full
         ├── PermissionRefused     permanent: login, certificate, mode bits
+        │   ├── LoginRefused          the login or the certificate, for all files of the server
         │   └── AddressRefused        an address to which a server or document may not lead
         ├── NotThatProtocol       permanent: another protocol answers at that port
         │   └── NoGreeting        accepts the connection but sends nothing; not permanent
@@ -57,6 +58,7 @@ __all__ = [
     "DiskFull",
     "IsDirectory",
     "LimitExceeded",
+    "LoginRefused",
     "NoAnswer",
     "NoFreeConnection",
     "NoFreeProcess",
@@ -210,8 +212,8 @@ class DeadlineMissed(DeadlineRefused):
 class SourceError(CoallocError):
     """A failure at one replica in one attempt.
 
-    `permanent`: a retry is useless. `retry_after`: seconds to wait before a retry, if known. `at_source`: in a copy
-    between two servers, the sending one failed.
+    `permanent`: a retry is useless. `retry_after`: seconds to wait before a retry, if known. `at_source`,
+    `at_destination`: in a copy between two servers, the sending or the receiving one failed, if known.
     """
 
     status = 5
@@ -221,7 +223,7 @@ class SourceError(CoallocError):
 
     def __init__(self, message: str, remedy: str = "", reasons: Sequence[str] = ()) -> None:
         super().__init__(message, remedy, reasons)
-        self.at_source = False
+        self.at_source = self.at_destination = False
 
     @property
     def transient(self) -> bool:
@@ -230,6 +232,10 @@ class SourceError(CoallocError):
     def blame_source(self) -> None:
         """Record that the sending server of a copy failed: only code that knows both servers can tell."""
         self.at_source = True
+
+    def blame_destination(self) -> None:
+        """Record that the receiving server of a copy failed."""
+        self.at_destination = True
 
 
 class UnknownHost(SourceError):
@@ -359,6 +365,10 @@ class PermissionRefused(SourceError):
     status = 7
     code = "permission_refused"
     permanent = True
+
+
+class LoginRefused(PermissionRefused):
+    """A refusal of the login or the certificate, and so of all files of the server."""
 
 
 class AddressRefused(PermissionRefused):

@@ -52,6 +52,8 @@ __all__ = [
 DATASET = re.compile(r"(?:[\w.-]+:)?/?[\w.+=@,~-]+(?:/[\w.+=@,~-]+)*")
 """Syntax of a broker's dataset names: a name, optionally preceded by a scope and a colon."""
 Outcome = Literal["ok", "slow", "failed", "corrupt", "unused"]
+SUSPECTED = "its bytes are under suspicion"
+"""Error of a corrupt source if it cannot be determined which source is wrong."""
 SourceState = Literal["connecting", "idle", "fetching", "stalled", "waiting", "pausing", "dropped"]
 Ending = Literal["whole", "shortened", "failed", "stalled"]
 """Ending of a partial copy; `shortened`: other sources got its remaining range, or delivered it first."""
@@ -349,6 +351,11 @@ class TransferReport(NamedTuple):
         """Return whether a checksum confirms the whole file, even if it is only from the replica that sent it."""
         return self.basis != "none"
 
+    @property
+    def contradicted(self) -> list[SourceReport]:
+        """Return the sources that sent wrong bytes for certain."""
+        return [each for each in self.sources if each.outcome == "corrupt" and each.error != SUSPECTED]
+
 
 Report = TypeVar("Report")
 
@@ -458,10 +465,10 @@ class TaskView(NamedTuple):
     """The current state of a task of a broker.
 
     `size` and `files` are the work found so far, which grows while the task reads directories; `ends` are the names of
-    its collections; `begun`: work on it has begun; `waits` is the reason why it waits, or empty. `files_unverified`
-    were copied, but could not be verified as requested; `left_out` are files skipped because of errors,
-    `folders_not_cleared` directories of the destination in which a sync deleted nothing, as it could not be sure which
-    files are extra; `document` is the broker's complete answer.
+    its collections; `begun`: work on it has begun; `waits` is the reason why it does not move, or empty, and `remedy`
+    what to do then. `files_unverified` were copied, but could not be verified as requested; `left_out` are files
+    skipped because of errors, `folders_not_cleared` directories of the destination in which a sync deleted nothing, as
+    it could not be sure which files are extra; `document` is the broker's complete answer.
     """
 
     id: str
@@ -487,6 +494,7 @@ class TaskView(NamedTuple):
     document: Mapping[str, Any]
     folders_not_cleared: int = 0
     files_unverified: int = 0
+    remedy: str = ""
 
     @property
     def over(self) -> bool:

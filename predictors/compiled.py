@@ -23,7 +23,7 @@ from zlib import crc32
 
 from predictors.errors import MissingLibraryError
 
-__all__ = ["REMEDY", "available", "compilable", "compiled", "floats", "integers", "stamp", "zeros"]
+__all__ = ["REMEDY", "available", "compilable", "compiled", "compiler", "floats", "integers", "stamp", "zeros"]
 
 REMEDY = "pip install 'coget[compiled]'"
 """Command that installs numba."""
@@ -52,15 +52,12 @@ def available() -> bool:
 def compiled(function: Callable[P, R]) -> Callable[P, R]:
     """Return a compiled twin of a compilable function.
 
-    :raises MissingLibraryError: without numba
+    :raises MissingLibraryError: when numba is not installed, or cannot be loaded
     :raises ValueError: if the function is not marked as `compilable`
     """
     if function not in COMPILABLE:
         raise ValueError(f"{function} is not marked as compilable")
-    try:
-        from numba import njit
-    except ImportError:
-        raise MissingLibraryError(f"numba is not installed; run: {REMEDY}") from None
+    njit = compiler()
     _keep_compiled()
     plain: Any = function
     scope: dict[str, Any] = dict(plain.__globals__)
@@ -77,6 +74,23 @@ def compiled(function: Callable[P, R]) -> Callable[P, R]:
     for name in ("load_overload", "save_overload"):
         setattr(dispatcher._cache, name, _or_none(getattr(dispatcher._cache, name)))
     return cast(Callable[P, R], made)
+
+
+def compiler() -> Callable[..., Any]:
+    """Return numba's decorator. A program with several threads calls this first in one of them.
+
+    Otherwise two first imports at once may fail: where two threads import modules of one library in different orders,
+    Python breaks the deadlock by handing one of them a half-loaded module.
+
+    :raises MissingLibraryError: when numba is not installed, or cannot be loaded
+    """
+    if not available():
+        raise MissingLibraryError(f"numba is not installed; run: {REMEDY}")
+    try:
+        from numba import njit
+    except ImportError as error:  # for example, because it does not support the installed NumPy
+        raise MissingLibraryError(f"numba is installed, but cannot be loaded: {error}") from error
+    return cast(Callable[..., Any], njit)
 
 
 def _or_none(keeping: Callable[P, R]) -> Callable[P, R | None]:

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from broker.models.scores import REPLAYED, Score, ScoreKey, tallied
+from broker.services.forecasting.compiling import load_compiler
 from broker.storage.database import Database, retried
 from broker.storage.scores import Learned, NewTransfers, ScoreStore, UnscoredLink
 from predictors.context import size_class
@@ -92,6 +93,8 @@ class Scoring:
             stored = ScoreStore(connection)
             extent = await stored.extent(pair)
             newest = [] if extent.earliest is None else await stored.newest(pair, MOST + BLOCK + WARM)
+        if self._compiled:
+            await asyncio.to_thread(load_compiler)
         panel = self._panel(pair, extent)
         scored = await _slowly(_work(pair, extent, newest, panel))
         new = [each for each in scored.values() if each]

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from broker.models.callers import Role
 from broker.models.tasks import Options
 
-__all__ = ["CollectionPair", "LaneCandidate", "LaneTuning", "OpenLane"]
+__all__ = ["CollectionPair", "LaneCandidate", "LaneTuning", "LaneTurn", "OpenLane"]
 
 
 class CollectionPair(NamedTuple):
@@ -37,6 +37,14 @@ class OpenLane(NamedTuple):
     task: str
     owner: str
     pair: CollectionPair
+
+
+class LaneTurn(NamedTuple):
+    """The last lane that a user got between two collections, and when it was opened, in seconds since the epoch."""
+
+    owner: str
+    pair: CollectionPair
+    at: float
 
 
 class LaneTuning(NamedTuple):

@@ -8,6 +8,7 @@ from pydantic import Field, StringConstraints, model_validator
 
 from broker.models.base import Count, Moment, Seconds, Size, Wire
 from broker.models.collections import Collection, Title
+from broker.models.standstills import Standstill, standstill
 from broker.models.tasks import Event, FilterRule, Item, Options, Status, Task, TaskKind
 
 __all__ = [
@@ -91,7 +92,8 @@ class TaskRecord(Wire):
 
     - `bytes`, `files`: totals known so far, which grow while directories are read
     - `rate`: bytes per second, current or average
-    - `waits`: reason why the task waits; empty if it does not
+    - `waits`: reason why the task waits for a lane or a pause rule; empty if it does not
+    - `standstill`: why the task does not move, and what to do; null if it does
     - `error`: error that made the task fail, or that it currently retries
     - `work`: numbers of work items by state
     """
@@ -111,6 +113,7 @@ class TaskRecord(Wire):
     deadline: Moment
     paused: str | None
     waits: str
+    standstill: Standstill | None
     error: TaskError | None
     files: Count
     files_transferred: Count
@@ -140,16 +143,25 @@ class TaskRecord(Wire):
             rate = _average(task, now)
         same = {name: getattr(task, name) for name in cls.model_fields if name in Task._fields}
         left = max(0, task.bytes - task.bytes_transferred)
+        stands = standstill(task, {number: found.name for number, found in collections.items()}, now)
         changed = {
             "source": _end(task.source, collections),
             "destination": task.destination and _end(task.destination, collections),
-            "waits": "" if over else task.waits,
+            "waits": _waits(task, stands),
+            "standstill": stands,
             "error": TaskError(code=task.error_code or "", message=task.error or "") if task.error_code else None,
             "rate": round(rate, 1),
             "seconds_left": round(left / rate, 1) if rate and left and not over else None,
             "work": _work(task),
         }
         return cls.model_construct(**{**same, **changed})
+
+
+def _waits(task: Task, stands: Standstill | None) -> str:
+    """Return what holds a task: a pause rule, or the lack of a lane."""
+    if stands and stands.code == "PAUSED_BY_RULE":
+        return stands.message
+    return "" if task.completed_at is not None else task.waits
 
 
 def _average(task: Task, now: float) -> float:

@@ -160,7 +160,15 @@ class Work(NamedTuple):
 
 
 class Task(NamedTuple):
-    """A task, with all columns of its table."""
+    """A task, with all columns of its table, and what other tables say about it.
+
+    :param error_side: collection at which the last error arose: `source`, `destination`, or empty if unknown
+    :param error_since: when this error began, in seconds since the epoch
+    :param rule_collection: collection whose pause rule holds the task; None if none does
+    :param rule_since: when this rule was last changed
+    :param open_lanes: number of lanes in which workers run the task now
+    :param has_worker: whether a worker is running that may run the task
+    """
 
     id: str
     owner: str
@@ -202,6 +210,13 @@ class Task(NamedTuple):
     faults: int
     files_unverified: int
     folders_not_cleared: int
+    error_side: str
+    error_since: float | None
+    rule_collection: str | None
+    rule_message: str | None
+    rule_since: float | None
+    open_lanes: int
+    has_worker: bool
 
     @property
     def pending(self) -> int:

@@ -3,14 +3,15 @@
 import hashlib
 import re
 from collections.abc import Mapping
-from typing import NamedTuple, Self
+from typing import Literal, NamedTuple, Self
 
 import orjson
 
 from broker.models.tasks import Details, Event, Item, Work, WorkKind, WorkState
 
-__all__ = ["LINKED", "PlannedWork", "WorkResult", "restored", "storable"]
+__all__ = ["LINKED", "ErrorSide", "PlannedWork", "WorkResult", "restored", "storable"]
 
+ErrorSide = Literal["", "source", "destination"]
 LINKED = 1
 """The phase that creates symbolic links: after all copies, since servers require that a link's target exists."""
 SIGN = "\uf8ff"
@@ -49,6 +50,8 @@ class WorkResult(NamedTuple):
 
     :param pause: seconds until the next attempt
     :param counts: increments of the task's counters
+    :param size: size of the file in bytes, if the plan did not know it
+    :param side: collection at which the error arose: `source`, `destination`, or empty if unknown
     """
 
     work: Work
@@ -60,6 +63,8 @@ class WorkResult(NamedTuple):
     counts: Mapping[str, int] = {}
     children: tuple[PlannedWork, ...] = ()
     events: tuple[Event, ...] = ()
+    side: ErrorSide = ""
+    size: int | None = None
 
 
 def storable(path: str) -> str:

@@ -13,6 +13,7 @@ from broker.reports.archive import Archive, Scope
 from broker.reports.document import Action, Column, Fact, Report, Table, Value
 from broker.reports.queries import pair_page
 from broker.reports.significance import shifted
+from broker.reports.unscored import unscored
 from broker.reports.words import written
 from broker.services.network.probes import possible_links
 from broker.storage.forecasts import Daily, Misses
@@ -77,11 +78,13 @@ async def make(archive: Archive, scope: Scope, query: DriftQuery) -> Report:
         daily = await Misses(connection, scope.subject).daily(begin - 2 * WEEK * DAY, begin)
         compared, found = drifts(daily, int(begin // DAY) - WEEK)
         links = await named(connection, {each.pair_id for each in found})
+        behind = await unscored(connection, scope.subject)
     table = _drifted(found, links, compared)
     facts = [
         Fact("Links compared", compared, "count", f"with {FEWEST} transfers on {FEWEST_DAYS} days in both weeks"),
         Fact("Error doubled", len(found), "count"),
         Fact("Unlikely by chance", sum(each.p <= LIKELY for each in found), "count", f"p is {LIKELY:g} or less"),
+        *behind,
     ]
     if scope.subject is not None:
         return Report("drift", "Drift and blind spots", LEAD, now, facts, tables=[table])

@@ -18,6 +18,7 @@ from broker.reports.document import Column, Fact, Figure, Report, Table, Value
 from broker.reports.judging import COLUMNS, facts, summed
 from broker.reports.queries import Day, SizeClass, pair_page
 from broker.reports.significance import ALPHA, FEWEST, Contest, contests, duels
+from broker.reports.unscored import unscored
 from broker.reports.words import size_span
 from broker.storage.accuracy import Accuracy, ScoreSelection
 from predictors.tally import Tally
@@ -90,12 +91,13 @@ class ForecastersQuery(Wire):
 
 
 class ForecasterData(NamedTuple):
-    """Sums over all pairs, records of forecasters for each pair, the pairs, and a note on the data."""
+    """Sums over all pairs, records of forecasters for each pair, the pairs, a note on the data, and what they lack."""
 
     sums: Sequence[tuple[ScoreKey, Tally]]
     records: Sequence[ForecasterRecord]
     pairs: Mapping[int, Pair]
     ground: str
+    behind: Sequence[Fact]
 
 
 class Cut(NamedTuple):
@@ -125,9 +127,9 @@ async def _all(archive: Archive, chosen: ScoreSelection) -> ForecasterData:
     sums, records = await asyncio.gather(read(Accuracy.sums), read(Accuracy.records))
     async with archive.database.read() as connection:
         pairs = await Accuracy(connection).links({record.pair_id for record in records})
-    return ForecasterData(
-        sums, records, pairs, "Sums by whole weeks, which begin on Thursdays (UTC); medians within 1 %."
-    )
+        behind = await unscored(connection, None)
+    ground = "Sums by whole weeks, which begin on Thursdays (UTC); medians within 1 %."
+    return ForecasterData(sums, records, pairs, ground, behind)
 
 
 async def _own(archive: Archive, chosen: ScoreSelection) -> ForecasterData:
@@ -135,11 +137,11 @@ async def _own(archive: Archive, chosen: ScoreSelection) -> ForecasterData:
         stored = Accuracy(connection)
         rows = await stored.newest(chosen, OWN)
         pairs = await stored.links({row.pair_id for row in rows})
+        behind = await unscored(connection, chosen.subject)
     found = await asyncio.to_thread(tallied, rows)
     ground = f"Your own newest {len(rows):,} transfers, at most {OWN:,}; admins see those of all users."
-    return ForecasterData(
-        [(key, tally) for key, tally in found.items() if not key.pair_id], recorded(found), pairs, ground
-    )
+    sums = [(key, tally) for key, tally in found.items() if not key.pair_id]
+    return ForecasterData(sums, recorded(found), pairs, ground, behind)
 
 
 def _total(tallies: Iterable[tuple[K, Tally]]) -> dict[K, Tally]:
@@ -164,7 +166,7 @@ def _report(known: ForecasterData, now: float) -> Report:
         "Errors by forecaster: the forecast that each would have made at the start of a transfer, from those that had "
         "ended. All except those in charge are compared on the same transfers.",
         now,
-        _facts(cut.every.get(IN_CHARGE)),
+        [*_facts(cut.every.get(IN_CHARGE)), *known.behind],
         _figures(cut, known.ground),
         [
             Table("sizes", "By size", (CLASS, NAME, *COLUMNS), _by_size(cut, list(cut.every))),

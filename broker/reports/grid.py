@@ -10,6 +10,7 @@ from broker.reports.archive import Archive, Scope
 from broker.reports.charts import grid
 from broker.reports.document import Column, Fact, Figure, Report, Table, Value
 from broker.reports.queries import SizeClass, pair_page
+from broker.reports.unscored import unscored
 from broker.reports.words import size_span
 from broker.storage.forecasts import Misses, NewestForecast
 from broker.storage.sums import LinkTotals, SumStore
@@ -71,12 +72,14 @@ async def make(archive: Archive, scope: Scope, query: GridQuery) -> Report:
         if newest is not None and len(shown) < CELLS:
             shown += await sums.quiet(since, direction, size_class, CELLS - len(shown))
         forecasts = await Misses(connection, scope.subject).newest({each.pair_id for each in shown}, size_class)
+        behind = await unscored(connection, scope.subject)
     table = _table(shown, forecasts, now)
     facts = [
         Fact("Sizes", size_span(size_class), "text"),
         Fact("Direction", _direction_name(direction), "text"),
         Fact("Pairs shown", len(table.rows), "count"),
         Fact("Stale pairs", sum(table.stale), "count", "nothing ended there for 7 days"),
+        *behind,
     ]
     return Report("grid", "Sources and sinks", LEAD, now, facts, [_drawn(table)], [table, _classes(cells)])
 

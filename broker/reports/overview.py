@@ -11,6 +11,7 @@ from broker.reports.charts import bars
 from broker.reports.document import Column, Fact, Figure, Report, Table, Value
 from broker.reports.queries import pair_page, task_page
 from broker.reports.tasks import underway
+from broker.reports.unscored import unscored
 from broker.storage.forecasts import Missed, Misses
 from broker.storage.overview import FailedTransfer, Problems, Stopped, beside
 from broker.storage.sums import Day, LinkCounts, SumStore
@@ -48,11 +49,13 @@ async def make(archive: Archive, scope: Scope, query: OverviewQuery) -> Report:
         missed = await Misses(connection, scope.subject).worst(since, FEWEST, SHOWN)
         lost, stopped = await problems.transfers(since, SHOWN), await problems.tasks(since, SHOWN)
         took = await beside(connection, scope.subject, now - MONTH * DAY)
+        behind = await unscored(connection, scope.subject)
     active = await underway(archive, scope)
     facts = [
         *_moved(days, today),
         Fact("Running tasks", active.total, "count"),
         gained("Gain of several sources", took, MONTH),
+        *behind,
     ]
     tables = [active.table, _failing(failing), _missed(missed), _problems(lost, stopped)]
     return Report("overview", "Overview", LEAD, now, facts, [_by_day(days, today)], tables)

@@ -19,9 +19,10 @@ from broker.reports.charts import bars, calibration, series
 from broker.reports.document import Column, Fact, Figure, Report, Table, Value
 from broker.reports.judging import COLUMNS, calibrated, facts, judged, residuals
 from broker.reports.queries import Day, SizeClass
+from broker.reports.unscored import unscored
 from broker.reports.words import written
 from broker.services.forecasting.forecasts import middle
-from broker.storage.accuracy import Accuracy, DetailedTransfer, ScoreSelection
+from broker.storage.accuracy import LOOKED, Accuracy, DetailedTransfer, NewestTroubles, ScoreSelection
 from broker.storage.history import ObservationStore
 
 __all__ = ["PairQuery", "make"]
@@ -92,8 +93,9 @@ class PairData(NamedTuple):
     scores: Sequence[Score]
     scored: int
     well: int
-    failures: Sequence[DetailedTransfer]
-    probes: Sequence[DetailedTransfer]
+    failures: NewestTroubles
+    probes: NewestTroubles
+    behind: Sequence[Fact] = ()
 
 
 async def make(archive: Archive, scope: Scope, query: PairQuery) -> Report:
@@ -137,7 +139,7 @@ async def _seen(archive: Archive, scope: Scope, query: PairQuery, pair: Pair) ->
     async with archive.database.read() as connection:
         progress = (await ObservationStore(connection).progress_of([pair])).get(pair)
         if progress is None:
-            return PairData((), 0, 0, (), ())
+            return PairData((), 0, 0, NewestTroubles(), NewestTroubles())
         stored, subject = Accuracy(connection), scope.subject
         chosen = ScoreSelection(subject, progress.id, query.size_class, query.since or 0.0, query.until)
         return PairData(
@@ -146,6 +148,7 @@ async def _seen(archive: Archive, scope: Scope, query: PairQuery, pair: Pair) ->
             await stored.went_well(progress.id, subject),
             await stored.troubles(progress.id, subject, None, ("failed", "corrupt"), TROUBLES),
             await stored.troubles(progress.id, subject, PROBER, ("ok", "slow", "failed", "corrupt"), TROUBLES),
+            await unscored(connection, subject, progress.id),
         )
 
 
@@ -155,7 +158,8 @@ def _facts(seen: PairData) -> list[Fact]:
     found = [
         Fact("Transfers scored", len(seen.scores), "count", more if seen.scored > len(seen.scores) else ""),
         Fact("Successful transfers", seen.well, "count", "of all sizes, at any time; those below 1 MiB show no rate"),
-        Fact("Recent failures", len(seen.failures), "count"),
+        Fact("Recent failures", seen.failures.total, "count", f"among the newest {LOOKED:,} transfers of all users"),
+        *seen.behind,
     ]
     if seen.scores:
         found += facts(judged([(score.rates, score.rate) for score in seen.scores]))
@@ -244,11 +248,16 @@ def _compared(scores: Sequence[Score]) -> Table:
 
 def _troubles(seen: PairData, scope: Scope) -> list[Table]:
     none = "" if scope.subject is None else "Admins see the broker's own measurements."
-    failed, measured = ([_trouble_row(each) for each in some] for some in (seen.failures, seen.probes))
     return [
-        Table("failures", "Failures, the newest first", TROUBLE, failed),
-        Table("probes", "Measurements by the broker", TROUBLE, measured, none),
+        _trouble_table("failures", "Failures, the newest first", seen.failures),
+        _trouble_table("probes", "Measurements by the broker", seen.probes, none),
     ]
+
+
+def _trouble_table(name: str, title: str, found: NewestTroubles, none: str = "") -> Table:
+    more = found.total > len(found.transfers)
+    note = f"The newest {len(found.transfers):,} of {found.total:,}." if more else none
+    return Table(name, title, TROUBLE, [_trouble_row(each) for each in found.transfers], note)
 
 
 def _trouble_row(trouble: DetailedTransfer) -> tuple[Value, ...]:

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from broker.models.base import Wire
 from broker.models.decisions import DecisionSummary
+from broker.models.standstills import PAUSES
 from broker.models.submissions import TaskRecord
 from broker.models.tasks import Event
 from broker.reports import decisions as log
@@ -108,8 +109,10 @@ def _facts(record: TaskRecord) -> list[Fact]:
     over = record.completed_at
     error = record.error and f"{record.error.code}: {record.error.message}"
     done = record.bytes_transferred / record.bytes if record.bytes else None
+    stands = record.standstill
+    paused = stands is not None and stands.code in PAUSES
     return [
-        Fact("State", "paused" if record.paused else record.status, "text", error or record.paused or record.waits),
+        Fact("State", "paused" if paused else record.status, "text", str(stands) if stands else error or ""),
         Fact("Owner", record.owner, "text"),
         Fact("From", record.source.name or record.source.id, "text"),
         *([Fact("To", record.destination.name or record.destination.id, "text")] if record.destination else []),

@@ -13,6 +13,7 @@ from broker.errors import NoTask
 from broker.models.base import Wire
 from broker.models.collections import Collection
 from broker.models.names import Remark, Who
+from broker.models.standstills import PAUSES
 from broker.models.submissions import TaskRecord
 from broker.models.tasks import Status, Task
 from broker.reports.archive import Archive, Scope
@@ -129,7 +130,7 @@ def _row(each: TaskRecord, now: float) -> tuple[Value, ...]:
     return (
         each.label or each.id,
         task_page(each.id),
-        "paused" if each.paused else each.status,
+        "paused" if each.standstill and each.standstill.code in PAUSES else each.status,
         each.owner,
         each.source.name or each.source.id,
         (to.name or to.id) if to else None,
@@ -176,7 +177,7 @@ def _underway_row(task: Task, record: TaskRecord, rate: float | None) -> tuple[V
         task.owner,
         record.source.name or task.source,
         record.destination.name or task.destination if record.destination else None,
-        _underway_state(task),
+        _underway_state(task, record),
         task.bytes_transferred,
         task.bytes,
         task.files_transferred + task.files_skipped,
@@ -187,9 +188,11 @@ def _underway_row(task: Task, record: TaskRecord, rate: float | None) -> tuple[V
     )
 
 
-def _underway_state(task: Task) -> str:
+def _underway_state(task: Task, record: TaskRecord) -> str:
     if task.paused is not None:
         return f"paused: {task.paused}"
     if task.waits:
         return f"waits: {task.waits}"
+    if record.standstill and record.standstill.code != "TURN":
+        return record.standstill.message
     return "waiting for its turn" if task.started_at is None else "under way"

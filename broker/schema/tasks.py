@@ -20,7 +20,7 @@ from sqlalchemy import (
 
 from broker.schema.base import ACTOR, HELD, ID, METADATA, MOMENT
 
-__all__ = ["FAILED", "UNFINISHED", "events", "lanes", "tasks", "touched", "tunings", "work", "workers"]
+__all__ = ["FAILED", "UNFINISHED", "events", "lanes", "tasks", "touched", "tunings", "turns", "work", "workers"]
 
 UNFINISHED = text("state IN ('pending', 'leased')")
 """The condition for unfinished work. SQLite uses a partial index only for queries with exactly this text."""
@@ -57,6 +57,8 @@ tasks = Table(
     Column("waits", Text, nullable=False),  # reason for waiting, as a sentence; empty: not waiting
     Column("error_code", Text),  # error that made it fail, or that is being retried
     Column("error", Text),
+    Column("error_side", Text, nullable=False, server_default=""),  # source or destination; empty: unknown
+    Column("error_since", MOMENT),  # when the error began that is being retried; NULL: none
     Column("total", BigInteger, nullable=False),  # number of rows of `work`; the next columns count by state
     Column("succeeded", BigInteger, nullable=False),
     Column("failed", BigInteger, nullable=False),
@@ -167,6 +169,18 @@ lanes = Table(
     Index(None, "worker"),
 )
 """Open lanes of all workers, which the concurrency limits of collections count."""
+
+turns = Table(
+    "turns",
+    METADATA,
+    Column("id", ID, primary_key=True),
+    Column("owner", Text, nullable=False, info=HELD),
+    Column("source", Text, nullable=False),
+    Column("destination", Text, nullable=False),
+    Column("at", MOMENT, nullable=False),
+    Index(None, "owner"),
+)
+"""The last time that each user got a lane between two collections, for a day; users get lanes in turns."""
 
 tunings = Table(
     "tunings",

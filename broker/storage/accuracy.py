@@ -1,7 +1,7 @@
 """Queries of the accuracy of past forecasts: scores of single transfers, and sums."""
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 from sqlalchemy import and_, case, func, select
@@ -11,15 +11,18 @@ from broker.models.history import Pair
 from broker.models.scores import IN_CHARGE, REPLAYED, WEEK, ForecasterRecord, Score, ScoreKey
 from broker.schema.history import observations, pairs
 from broker.schema.reports import accuracy, scores, traffic
+from broker.storage.history import USED, WELL
 from broker.storage.scores import score_of, tally_of
 from predictors.tally import Tally
 
-__all__ = ["Accuracy", "DetailedTransfer", "ScoreSelection"]
+__all__ = ["COUNTED", "LOOKED", "Accuracy", "DetailedTransfer", "NewestTroubles", "ScoreSelection", "Unscored"]
 
 TURN = 50
 """Rows that are processed before other coroutines may run."""
 LOOKED = 5000
 """Number of a link's newest transfers that are searched for rare outcomes."""
+COUNTED = 100_000
+"""Most transfers without a score that are counted."""
 
 
 class ScoreSelection(NamedTuple):
@@ -54,6 +57,20 @@ class DetailedTransfer(NamedTuple):
     subject: str
 
 
+class NewestTroubles(NamedTuple):
+    """The newest transfers with some outcomes, and the number of all of them among the newest `LOOKED` transfers."""
+
+    transfers: Sequence[DetailedTransfer] = ()
+    total: int = 0
+
+
+class Unscored(NamedTuple):
+    """The number of successful transfers that no score counts yet, at most `COUNTED`, and of their links."""
+
+    transfers: int
+    links: int
+
+
 class Accuracy:
     """Queries of scores, sums and transfers for reports about forecasts."""
 
@@ -86,7 +103,7 @@ class Accuracy:
 
     async def troubles(
         self, pair_id: int, subject: str | None, reporter: str | None, outcomes: Collection[str], limit: int
-    ) -> list[DetailedTransfer]:
+    ) -> NewestTroubles:
         """Return transfers with one of these outcomes among a link's newest `LOOKED` transfers, the newest first.
 
         :param subject: subject whose transfers the caller may see; None for all
@@ -96,21 +113,23 @@ class Accuracy:
         names = ("started", "ended", "bytes", "outcome", "error", "subject", "busy_seconds")
         newest = select(*(of[name] for name in names)).where(of.pair_id == pair_id).order_by(of.ended.desc())
         looked = newest.limit(LOOKED).subquery("looked")
-        page = select(looked).where(looked.c.outcome.in_(outcomes)).order_by(looked.c.ended.desc()).limit(limit)
+        total = func.count().over().label("total")  # of all rows, also those beyond the limit
+        page = select(looked, total).where(looked.c.outcome.in_(outcomes)).order_by(looked.c.ended.desc()).limit(limit)
         for required in (subject, reporter):
             page = page if required is None else page.where(looked.c.subject == required)
-        return [
-            DetailedTransfer(
-                row.started,
-                row.ended,
-                row.bytes,
-                row.ended - row.started if row.busy_seconds is None else row.busy_seconds,
-                row.outcome,
-                row.error,
-                row.subject,
-            )
-            for row in await self._connection.execute(page)
-        ]
+        rows = (await self._connection.execute(page)).all()
+        return NewestTroubles([_detailed(row) for row in rows], rows[0].total if rows else 0)
+
+    async def unscored(self, subject: str | None, pair_id: int | None = None) -> Unscored:
+        """Return how far the scores are behind the reports: of all users or one, and of all links or one."""
+        of = observations.c
+        where = [pairs.c.newest_id > pairs.c.scored_id, of.outcome.in_(WELL), USED]
+        where += [] if subject is None else [of.subject == subject]
+        where += [] if pair_id is None else [pairs.c.id == pair_id]
+        newer = and_(of.pair_id == pairs.c.id, of.id > pairs.c.scored_id)
+        some = select(of.pair_id).join(pairs, newer).where(*where).limit(COUNTED).subquery("some")
+        counted = select(func.count(), func.count(some.c.pair_id.distinct()))
+        return Unscored(*(await self._connection.execute(counted.select_from(some))).one())
 
     async def sums(self, chosen: ScoreSelection) -> list[tuple[ScoreKey, Tally]]:
         """Return the sums over all links, for the weeks that begin in the selected period."""
@@ -153,6 +172,18 @@ class Accuracy:
         """Return the links with these numbers, by number."""
         page = select(pairs.c.id, pairs.c.source, pairs.c.sink, pairs.c.direction).where(pairs.c.id.in_(numbers))
         return {number: Pair(*rest) for number, *rest in await self._connection.execute(page)}
+
+
+def _detailed(row: Any) -> DetailedTransfer:
+    return DetailedTransfer(
+        row.started,
+        row.ended,
+        row.bytes,
+        row.ended - row.started if row.busy_seconds is None else row.busy_seconds,
+        row.outcome,
+        row.error,
+        row.subject,
+    )
 
 
 def _weeks(chosen: ScoreSelection) -> list[Any]:

@@ -114,6 +114,16 @@ class GrantStore:
         )
         return bool(done.rowcount)
 
+    async def keep_successor(self, number: int, sealed: str) -> None:
+        """Store the encrypted refresh token that replaces this one."""
+        await self._connection.execute(update(tokens).where(tokens.c.id == number).values(successor=sealed))
+
+    async def successor(self, number: int, since: float) -> str | None:
+        """Return the encrypted successor of a token that was spent at or after `since`."""
+        query = select(tokens.c.successor).where(tokens.c.id == number, tokens.c.revoked_at >= since)
+        found: str | None = (await self._connection.execute(query)).scalar()
+        return found
+
     async def prolong(self, number: int, expires_at: float) -> None:
         """Set the expiry time of a token."""
         await self._connection.execute(update(tokens).where(tokens.c.id == number).values(expires_at=expires_at))
@@ -156,7 +166,12 @@ class GrantStore:
         return bool((await self._connection.execute(ended.returning(tokens.c.id))).all())
 
     async def forget(self, before: float) -> None:
-        """Delete tokens without children that expired before a time, except tokens that admins issued."""
+        """Delete tokens without children that expired before a time, except tokens that admins issued.
+
+        Successors of tokens that were spent before this time are deleted, too.
+        """
+        spent = and_(tokens.c.successor.is_not(None), tokens.c.revoked_at < before)
+        await self._connection.execute(update(tokens).where(spent).values(successor=None))
         child = tokens.alias("child")
         childless = ~select(child.c.id).where(child.c.parent_id == tokens.c.id).exists()
         await self._connection.execute(

@@ -9,12 +9,13 @@ from typing import Any
 from sqlalchemy import Row, and_, bindparam, delete, func, literal, or_, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from broker.models.lanes import CollectionPair, LaneCandidate, LaneTuning, OpenLane
+from broker.models.lanes import CollectionPair, LaneCandidate, LaneTuning, LaneTurn, OpenLane
 from broker.models.tasks import Options
 from broker.schema.access import locks
-from broker.schema.collections import collections, pause_rules
-from broker.schema.tasks import UNFINISHED, lanes, tasks, tunings, work
+from broker.schema.collections import collections
+from broker.schema.tasks import UNFINISHED, lanes, tasks, tunings, turns, work
 from broker.storage.dialects import clock, contains
+from broker.storage.task_state import held
 from broker.storage.work import earliest
 
 __all__ = ["CANDIDATE", "LaneStore", "candidate"]
@@ -22,6 +23,8 @@ __all__ = ["CANDIDATE", "LaneStore", "candidate"]
 LOCKED = select(locks.c.subject)
 LOOKED = 10_000
 """Most tunings that are searched, the newest ones."""
+REMEMBERED = 86_400.0
+"""Seconds for which a user's last turn is stored; users without a turn come first."""
 CANDIDATE = (
     "id",
     "owner",
@@ -71,6 +74,7 @@ class LaneStore:
                 tasks.c.status == "ACTIVE",
                 tasks.c.queue.in_(list(queues)),
                 tasks.c.paused.is_(None),
+                ~held(),
                 free,
             )
             order = (tasks.c.nice, tasks.c.deadline, tasks.c.requested_at)
@@ -93,7 +97,21 @@ class LaneStore:
         number = await self._connection.execute(lanes.insert().values(values).returning(lanes.c.id))
         begun = update(tasks).where(tasks.c.id == of.task)
         await self._connection.execute(begun.values(started_at=func.coalesce(tasks.c.started_at, now), waits=""))
+        await self._take_turn(of, now)
         return int(number.scalar_one())
+
+    async def _take_turn(self, of: LaneCandidate, now: float) -> None:
+        """Store that a user got a lane; the caller has locked out all others that open lanes."""
+        key = {"owner": of.owner, **of.pair._asdict()}
+        mine = [turns.c[name] == value for name, value in key.items()]
+        if not (await self._connection.execute(update(turns).where(*mine).values(at=now))).rowcount:
+            await self._connection.execute(turns.insert().values(**key, at=now))
+            await self._connection.execute(delete(turns).where(turns.c.at < now - REMEMBERED))
+
+    async def turns(self, owners: Collection[str]) -> list[LaneTurn]:
+        """Return the last turns of these users, between all pairs of collections."""
+        rows = await self._connection.execute(select(turns).where(turns.c.owner.in_(sorted(owners))))
+        return [LaneTurn(row.owner, CollectionPair(row.source, row.destination), row.at) for row in rows]
 
     async def close(self, numbers: Collection[int]) -> None:
         """Close lanes."""
@@ -105,15 +123,6 @@ class LaneStore:
             select(collections.c.id, collections.c.concurrency).where(collections.c.id.in_(list(of)))
         )
         return {row.id: row.concurrency for row in rows}
-
-    async def paused(self, of: Collection[str]) -> dict[str, list[tuple[str | None, frozenset[str], str]]]:
-        """Return the pause rules by collection: subject (None for all), paused operations, and message of each."""
-        rows = await self._connection.execute(select(pause_rules).where(pause_rules.c.collection_id.in_(list(of))))
-        found: dict[str, list[tuple[str | None, frozenset[str], str]]] = {}
-        for row in rows:
-            rule = (row.subject, frozenset(row.operations.split()), row.message)
-            found.setdefault(row.collection_id, []).append(rule)
-        return found
 
     async def reserve(self, of: Collection[str], size: int) -> float:
         """Reserve bytes of collections with a rate limit; return the seconds until they may be transferred."""

@@ -9,10 +9,11 @@ from sqlalchemy import BigInteger, ColumnElement, and_, case, func, literal, or_
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.errors import Conflict
-from broker.models.tasks import Event, NewTask, Options, Status, Task, TaskKind, WorkKind
+from broker.models.tasks import Event, NewTask, Status, Task, TaskKind, WorkKind
 from broker.models.work import PlannedWork
 from broker.schema.tasks import events, tasks, work
 from broker.storage.dialects import insert
+from broker.storage.task_state import held, shown, task_of
 from broker.storage.work import WELL, WorkStore
 from coalloc.safe_text import one_line
 
@@ -113,13 +114,15 @@ class TaskStore:
 
     async def one(self, number: str) -> Task | None:
         """Return the task with this id; None if it does not exist."""
-        row = (await self._connection.execute(select(*SHOWN).where(tasks.c.id == number))).one_or_none()
-        return None if row is None else _task(row)
+        row = (
+            await self._connection.execute(select(*shown(self._connection)).where(tasks.c.id == number))
+        ).one_or_none()
+        return None if row is None else task_of(row)
 
     async def some(self, numbers: Collection[str]) -> list[Task]:
         """Return the existing tasks with these ids."""
-        rows = await self._connection.execute(select(*SHOWN).where(tasks.c.id.in_(list(numbers))))
-        return [_task(row) for row in rows]
+        rows = await self._connection.execute(select(*shown(self._connection)).where(tasks.c.id.in_(list(numbers))))
+        return [task_of(row) for row in rows]
 
     async def page(
         self, task_filter: TaskFilter, order: Sequence[tuple[str, bool]], limit: int, offset: int
@@ -130,8 +133,8 @@ class TaskStore:
         """
         where = and_(*_conditions(task_filter))
         by = [ORDERED[name].desc() if down else ORDERED[name].asc() for name, down in order]
-        page = select(*SHOWN).where(where).order_by(*by, tasks.c.id).limit(limit).offset(offset)
-        found = [_task(row) for row in await self._connection.execute(page)]
+        page = select(*shown(self._connection)).where(where).order_by(*by, tasks.c.id).limit(limit).offset(offset)
+        found = [task_of(row) for row in await self._connection.execute(page)]
         total = await self._connection.execute(select(func.count()).select_from(tasks).where(where))
         return CountedTasks(found, total.scalar_one())
 
@@ -202,8 +205,8 @@ class TaskStore:
         return list((await self._connection.execute(late)).scalars())
 
     async def stopped(self, numbers: Collection[str]) -> set[str]:
-        """Return the tasks that workers must stop: finished, canceled and paused ones."""
-        left = or_(tasks.c.status != "ACTIVE", tasks.c.paused.is_not(None))
+        """Return the tasks that workers must stop: finished, canceled and paused ones, and those held by a rule."""
+        left = or_(tasks.c.status != "ACTIVE", tasks.c.paused.is_not(None), held())
         rows = await self._connection.execute(select(tasks.c.id).where(tasks.c.id.in_(sorted(numbers)), left))
         return set(rows.scalars())
 
@@ -251,19 +254,6 @@ class TaskStore:
 
 
 COUNTERS = [column.name for column in tasks.c if isinstance(column.type, BigInteger) and not column.nullable]
-RETRYING = (
-    select(func.count())
-    .where(work.c.task_id == tasks.c.id, work.c.state == "pending", work.c.attempt > 0)
-    .correlate(tasks)
-    .scalar_subquery()
-)
-OF_OTHERS = {"retrying": RETRYING.label("retrying"), "priority": (-tasks.c.nice).label("priority")}
-SHOWN = [OF_OTHERS[name] if name in OF_OTHERS else tasks.c[name] for name in Task._fields]
-
-
-def _task(row: Any) -> Task:
-    fields = dict(row._mapping)
-    return Task(**{**fields, "options": Options.model_validate_json(fields["options"])})
 
 
 def _conditions(task_filter: TaskFilter) -> list[Any]:
@@ -287,7 +277,8 @@ def _conditions(task_filter: TaskFilter) -> list[Any]:
         at, number = task_filter.before
         chosen.append(or_(columns.requested_at < at, and_(columns.requested_at == at, columns.id > number)))
     if task_filter.paused is not None:
-        chosen.append(columns.paused.is_not(None) if task_filter.paused else columns.paused.is_(None))
+        paused = or_(columns.paused.is_not(None), held())
+        chosen.append(paused if task_filter.paused else ~paused)
     for column, (since, until) in (
         (columns.requested_at, task_filter.requested),
         (columns.completed_at, task_filter.completed),

@@ -51,6 +51,7 @@ DONE: Columns = {
     "checksum": Text(),
     "error_code": Text(),
     "error": Text(),
+    "size": BigInteger(),
     "pause": Double(),
 }
 ABOUT: dict[WorkKind, str] = {
@@ -66,7 +67,7 @@ WORK = [work.c[name] for name in Work._fields]
 WRITTEN = ("details", "received")
 """Columns with JSON."""
 LARGEST = 2**63 - 1
-WELL = {"error_code": None, "error": None}
+WELL = {"error_code": None, "error": None, "error_side": "", "error_since": None}
 """The values of the error columns of a task without an error."""
 COUNTED = {"succeeded": "succeeded", "failed": "failed", "skipped": "skipped"}
 
@@ -222,16 +223,13 @@ class WorkStore:
         for each in results:
             first.setdefault(each.work.lease, each)
         accepted = await self._complete(worker, first, now) if first else set()
-        await self._count([each for lease, each in first.items() if lease in accepted], moved)
+        await self._count([each for lease, each in first.items() if lease in accepted], moved, now)
         return accepted
 
     async def _complete(
         self, worker: str, first: Mapping[tuple[int, int], WorkResult], now: float
     ) -> set[tuple[int, int]]:
-        rows = [
-            (*lease, each.state, each.checksum, each.error_code, each.error and one_line(each.error), each.pause)
-            for lease, each in first.items()
-        ]
+        rows = [_done(each) for each in first.values()]
         given = tabled(self._connection, rows, DONE)
         columns = {name: given.c[name] for name in DONE if name in work.c and name not in HELD}
         over = {"not_before": now + given.c.pause, "worker": None, "finished_at": now}
@@ -253,7 +251,7 @@ class WorkStore:
         held = update(work).where(*ours)
         await self._connection.execute(held.values(received=bindparam("ranges")), rows)
 
-    async def _count(self, results: Sequence[WorkResult], moved: Mapping[str, int]) -> None:
+    async def _count(self, results: Sequence[WorkResult], moved: Mapping[str, int], now: float) -> None:
         """Add the children of results, and update the tasks' counters and errors.
 
         A task keeps its latest error until a work item succeeds. Tasks are updated in the order of their ids, to avoid
@@ -261,20 +259,19 @@ class WorkStore:
         """
         rises = defaultdict(Counter, {task: Counter(bytes_transferred=count) for task, count in moved.items()})
         children: defaultdict[str, list[PlannedWork]] = defaultdict(list)
-        trouble: dict[str, Mapping[str, str | None]] = {}
+        trouble: dict[str, Mapping[str, Any]] = {}
         for each in results:
             rise = rises[each.work.task_id]
             rise.update(each.counts)
             if each.state in COUNTED:
                 rise[COUNTED[each.state]] += 1
+            if each.size is not None:
+                rise["bytes"] += min(each.size, LARGEST) - each.work.size
             if each.state in ("failed", "skipped") and each.work.kind == "copy":
                 rise["bytes"] -= each.work.size
             if each.state == "pending" and each.error_code:
                 rise["faults"] += 1
-                trouble[each.work.task_id] = {
-                    "error_code": each.error_code,
-                    "error": each.error and one_line(each.error),
-                }
+                trouble[each.work.task_id] = _trouble(each, now)
             elif each.state == "succeeded":
                 trouble[each.work.task_id] = WELL
             children[each.work.task_id] += each.children
@@ -325,6 +322,24 @@ class WorkStore:
         """
         rows = select(tasks.c.id).where(tasks.c.id.in_(sorted(numbers))).order_by(tasks.c.id)
         await self._connection.execute(rows.with_for_update(key_share=True))
+
+
+def _done(result: WorkResult) -> tuple[Any, ...]:
+    """Return the values of `DONE`."""
+    size = min(result.work.size if result.size is None else result.size, LARGEST)
+    error = result.error and one_line(result.error)
+    return (*result.work.lease, result.state, result.checksum, result.error_code, error, size, result.pause)
+
+
+def _trouble(result: WorkResult, now: float) -> Mapping[str, Any]:
+    """Return the values of a task's error columns: an error that it has already keeps the time when it began."""
+    same = and_(tasks.c.error_code == result.error_code, tasks.c.error_side == result.side)
+    return {
+        "error_code": result.error_code,
+        "error": result.error and one_line(result.error),
+        "error_side": result.side,
+        "error_since": case((same, func.coalesce(tasks.c.error_since, now)), else_=now),
+    }
 
 
 def _due(task: str, kinds: Collection[WorkKind], now: float | ColumnElement[float]) -> Select[Any]:

@@ -2,12 +2,13 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import AbstractContextManager, asynccontextmanager
 from typing import NamedTuple
 
 from broker.services.collections.trees.gridftp import ServerLogin
 from broker.worker.copy_routes import CopyRoutes
+from broker.worker.policy.faults import at_destination, at_source
 from coalloc.api import DataRoutes, Storage, ThirdParty, storage, third_party
 from coalloc.util.concurrency import gather
 
@@ -90,16 +91,21 @@ class Routes:
         self._idle.clear()
 
 
+async def _marked(side: AbstractContextManager[None], opening: Awaitable[Storage]) -> Storage:
+    with side:
+        return await opening
+
+
 async def _open(ends: CopyEnds, via: DataRoutes | None) -> Route:
     """Open the sessions of a route concurrently, since each takes several round trips."""
     source, sink = f"{ends.source.source}/", f"{ends.sink.source}/"
     proxies = ends.source.proxy, ends.sink.proxy
     allowed = ends.sink.allowed
     pair = asyncio.ensure_future(third_party(source, sink, proxies, ends.parallelism, via=via, **allowed))
-    sending = asyncio.ensure_future(storage(source, ends.source.proxy, **allowed))
-    receiving = asyncio.ensure_future(storage(sink, ends.sink.proxy, **allowed))
+    sending = asyncio.ensure_future(_marked(at_source(), storage(source, ends.source.proxy, **allowed)))
+    receiving = asyncio.ensure_future(_marked(at_destination(), storage(sink, ends.sink.proxy, **allowed)))
     try:
-        await gather(pair, sending, receiving)
+        await gather(sending, receiving, pair)
         return Route(pair.result(), sending.result(), receiving.result())
     except BaseException:
         for each in (pair, sending, receiving):

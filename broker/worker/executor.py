@@ -14,6 +14,8 @@ from broker.models.collections import Collection
 from broker.models.lanes import LaneCandidate
 from broker.models.tasks import Event, Work
 from broker.models.work import WorkResult
+from broker.services.catalogue.bad_replica_reports import BadReplicaReports
+from broker.services.catalogue.datasets import Catalogue
 from broker.services.catalogue.replicas import ReadableReplicas, Replicas
 from broker.services.collections.trees import CatalogueTree, GridFTPTree, LocalTree, Tree, Trees
 from broker.services.network.places import Places
@@ -23,6 +25,7 @@ from broker.storage.tasks import TaskStore
 from broker.worker.actions.comparing import recorded
 from broker.worker.actions.copying import Copying, delete_partial_files
 from broker.worker.actions.copying_datasets import DatasetCopying
+from broker.worker.actions.dataset_findings import DatasetFindings
 from broker.worker.actions.deleting import Clearing
 from broker.worker.actions.discovery import Looking
 from broker.worker.actions.downloading import Downloading, LocatedReplicas, Sources, discarded
@@ -66,6 +69,8 @@ class Executor:
         trees: Trees,
         places: Places,
         replicas: Replicas,
+        catalogue: Catalogue,
+        reports: BadReplicaReports,
         lenient: bool = False,
         via: DataRoutes | None = None,
     ) -> None:
@@ -74,6 +79,8 @@ class Executor:
         self._trees = trees
         self._places = places
         self._replicas = replicas
+        self._catalogue = catalogue
+        self._reports = reports
         self._routes = Routes(CopyRoutes(via))
         self._reservations = RateReservations(database)
 
@@ -160,10 +167,13 @@ class Executor:
             )
         limits = await self._limits(task)
         owner_and_site = (task.owner, await self._site(sink.collection))
+        findings = DatasetFindings(self._catalogue, self._reports, task.owner, task.role)
         if isinstance(source.tree, CatalogueTree) and isinstance(sink.tree, GridFTPTree):
             where = self._where(source.tree, sink.collection, task)
             depots = self._routes.depots
-            return DatasetCopying(where, depots, sink.tree, task.options, limits, owner_and_site, self._lenient).copy
+            return DatasetCopying(
+                where, depots, sink.tree, task.options, limits, owner_and_site, findings, self._lenient
+            ).copy
         if isinstance(source.tree, GridFTPTree) and isinstance(sink.tree, GridFTPTree):
             return Copying(
                 self._routes, source.tree, sink.tree, task.options, limits, owner_and_site, self._lenient
@@ -171,7 +181,9 @@ class Executor:
         if isinstance(sink.tree, LocalTree) and isinstance(source.tree, GridFTPTree | CatalogueTree):
             sources = self._sources(source.tree, sink.collection, task)
             namings = [each.naming for each in (source.tree, sink.tree) if not isinstance(each, CatalogueTree)]
-            return Downloading(sources, sink.tree, task.options, limits, owner_and_site, namings, self._lenient).copy
+            return Downloading(
+                sources, sink.tree, task.options, limits, owner_and_site, namings, findings, self._lenient
+            ).copy
         raise Unsupported(
             f"copies from {source.collection.name} to {sink.collection.name} are not supported",
             "copy from a GridFTP server or the catalogue, to a GridFTP server or a directory of workers",
@@ -190,7 +202,7 @@ class Executor:
             leads = partial(self._replicas.leads, _caller(task))
             allowed = await self._places.allowed()
             allowed["policy"] = allowed["policy"].pin(addresses)
-            return LocatedReplicas(expected, allowed, None, recorded(found.checksums), leads)
+            return LocatedReplicas(expected, allowed, None, recorded(found.checksums), leads, found)
 
         return of
 

@@ -214,14 +214,9 @@ class Worker:
         lanes = dict(self._lanes)
         if not lanes:
             return
-        ends = {end for lane in lanes.values() for end in lane.candidate.pair if end}
         async with self._database.read() as connection:
             stopped = await TaskStore(connection).stopped({lane.candidate.task for lane in lanes.values()})
-            rules = await LaneStore(connection).paused(ends)
-        left = [
-            number for number, lane in lanes.items() if lane.candidate.task in stopped or _paused(lane.candidate, rules)
-        ]
-        await self._stop(left)
+        await self._stop([number for number, lane in lanes.items() if lane.candidate.task in stopped])
 
     async def _look(self) -> None:
         """Remove leases and lanes that only the database has, do the periodic checks, and tune the numbers of lanes."""
@@ -277,10 +272,9 @@ class Worker:
         while True:
             candidates = await lanes.candidates(self._queues, now, passed)
             ends = {end for each in candidates for end in each.pair if end}
-            rules = await lanes.paused(ends)
-            running = [each for each in candidates if not _paused(each, rules)]
-            tuned = await self._tuner.limits(lanes, {each.pair for each in running})
-            choice = choose(running, await lanes.open(), await lanes.caps(ends), tuned)
+            tuned = await self._tuner.limits(lanes, {each.pair for each in candidates})
+            turns = await lanes.turns({each.owner for each in candidates})
+            choice = choose(candidates, await lanes.open(), await lanes.caps(ends), tuned, turns)
             waits.update(choice.waits)
             if choice.candidate or not choice.content:
                 return choice._replace(waits=waits), tuned
@@ -349,20 +343,6 @@ async def _denied(connection: AsyncConnection, task: str, reason: str, now: floa
     tasks = TaskStore(connection)
     if await tasks.end(task, now, DENIED, reason, "failed"):
         await tasks.note([(task, Event(now, DENIED, True, "permission denied", reason))])
-
-
-def _paused(each: LaneCandidate, rules: dict[str, list[tuple[str | None, frozenset[str], str]]]) -> bool:
-    """Return whether an admin has paused the task's operations at one of its collections."""
-    delete = each.kind == "DELETE"
-    required = {
-        each.pair.source: "task_delete" if delete else "task_transfer_read",
-        each.pair.destination: "task_transfer_write",
-    }
-    return any(
-        operation in operations and subject in (None, each.owner)
-        for end, operation in required.items()
-        for subject, operations, _ in rules.get(end, ())
-    )
 
 
 def _started(candidate: LaneCandidate, tuned: Mapping[CollectionPair, int], now: float) -> Event:

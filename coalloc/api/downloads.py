@@ -24,7 +24,6 @@ from coalloc.partial_file import HeldHere
 from coalloc.resolve import bounds, refuse_collisions, target
 from coalloc.safe_text import without_query
 from coalloc.schedule.policies import make
-from coalloc.verify import SUSPECTED
 
 if TYPE_CHECKING:
     from coalloc.broker_client import Broker
@@ -166,8 +165,7 @@ def _bad(request: Request, found: FoundReplicas, report: TransferReport) -> list
     """Return the replicas that contradict the broker's checksum of their dataset; leave out merely suspected ones."""
     if not (found.dataset and report.verified) or request.expected:
         return []
-    wrong = [each for each in report.sources if each.outcome == "corrupt" and each.error != SUSPECTED]
-    return [(found.dataset, without_query(each.url), str(each.error)) for each in wrong]
+    return [(found.dataset, without_query(each.url), str(each.error)) for each in report.contradicted]
 
 
 async def record_results(

@@ -159,6 +159,7 @@ def _view(task: Mapping[str, Any]) -> TaskView:
     moments = ("requested_at", "completed_at", "rate", "seconds_left")
     requested, ended, rate, left = (_number(task[name]) for name in moments)
     ends = [str(each["name"] or each["id"]) for each in (task["source"], task["destination"]) if each]
+    waits, remedy = _standstill(task)
     return TaskView(
         id=str(task["id"]),
         label=None if task["label"] is None else str(task["label"]),
@@ -178,12 +179,20 @@ def _view(task: Mapping[str, Any]) -> TaskView:
         left_out=work["skipped"],
         failed=work["failed"],
         faults=count["faults"],
-        waits=str(task["paused"] or task["waits"]),
+        waits=waits,
         error=task["error"] and f"{task['error']['code']}: {task['error']['message']}",
         document=task,
         files_unverified=whole(task.get("files_unverified", 0)),
         folders_not_cleared=whole(task.get("folders_not_cleared", 0)),  # older brokers do not send it
+        remedy=remedy,
     )
+
+
+def _standstill(task: Mapping[str, Any]) -> tuple[str, str]:
+    """Return why a task does not move, and what to do; older brokers send only the reason."""
+    if found := task.get("standstill"):
+        return str(found["message"]), str(found["remedy"])
+    return str(task["paused"] or task["waits"]), ""
 
 
 def _planned(step: Mapping[str, Any]) -> PlannedFile:

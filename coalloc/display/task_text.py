@@ -44,10 +44,11 @@ def files(task: TaskView) -> str:
 
 
 def waits(task: TaskView) -> str:
-    """Return why the task does not proceed; empty if it does, or is over."""
+    """Return why the task does not proceed, and what to do; empty if it does, or is over."""
     if task.over:
         return ""
-    return human.one_line(task.waits) if task.begun or task.waits else "no worker has started it yet"
+    why = task.waits or ("" if task.begun else "no worker has started it yet")
+    return human.one_line(f"{why} ({task.remedy})" if task.remedy else why)
 
 
 def _beside(task: TaskView) -> str:

@@ -4,15 +4,12 @@ from collections import Counter
 from collections.abc import Iterable, Sequence, Set
 
 from coalloc.errors import VerificationError
-from coalloc.model import Checksum, Extent
+from coalloc.model import SUSPECTED, Checksum, Extent
 from coalloc.util.checksums import ALGORITHMS
 from coalloc.util.concurrency import gather
 from coalloc.verify.witnesses import WitnessServers
 
-__all__ = ["SUSPECTED", "agreed_checksum", "blame", "blame_by_pieces", "expectation"]
-
-SUSPECTED = "its bytes are under suspicion"
-"""Reason for the blame if it cannot be determined which source is wrong."""
+__all__ = ["agreed_checksum", "blame", "blame_by_pieces", "expectation"]
 
 
 def expectation(candidates: Iterable[Checksum]) -> Checksum | None:

@@ -6,11 +6,11 @@ with the checksums of other replicas. The caller decides what to fetch again, an
 
 from collections.abc import Iterable, Mapping, Set
 
-from coalloc.model import Basis, Checksum, Extent, PieceHashes
+from coalloc.model import SUSPECTED, Basis, Checksum, Extent, PieceHashes
 from coalloc.partial_file import PartialFile
 from coalloc.util.disk import in_thread
 from coalloc.util.intervals import Intervals
-from coalloc.verify.blame import SUSPECTED, blame, blame_by_pieces
+from coalloc.verify.blame import blame, blame_by_pieces
 from coalloc.verify.comparison import Comparison
 from coalloc.verify.witnesses import WitnessServers
 

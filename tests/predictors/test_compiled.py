@@ -70,6 +70,16 @@ def test_missing_numba_is_reported_with_an_installation_command(monkeypatch):
         compiled(pick)
 
 
+def test_a_numba_that_cannot_be_loaded_is_not_called_missing(monkeypatch, tmp_path):
+    (tmp_path / "numba.py").write_text("raise ImportError('Numba needs NumPy 2.2 or less')\n")
+    compiled.cache_clear()
+    for name in [each for each in sys.modules if each.partition(".")[0] == "numba"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(MissingLibraryError, match=r"cannot be loaded: Numba needs NumPy 2\.2"):
+        compiled(pick)
+
+
 def test_compiled_code_is_kept_for_one_state_of_the_source_only(tmp_path):
     (tmp_path / "models").mkdir()
     for name in ("a.py", "models/b.py"):

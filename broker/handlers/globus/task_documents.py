@@ -6,6 +6,7 @@ from typing import Any
 from broker.handlers.globus.errors import PREFIX
 from broker.handlers.globus.filters import stamp
 from broker.models.collections import Collection
+from broker.models.standstills import PAUSES, Standstill, standstill
 from broker.models.tasks import Event, Task
 from broker.services.auth.identities import People
 from broker.storage.tasks import FinishedWork
@@ -69,6 +70,7 @@ def task(known: Task, people: People, collections: Mapping[str, Collection], now
     """Return the document of a task at the time `now`."""
     over = known.completed_at is not None
     options = known.options
+    stands = standstill(known, {number: found.name for number, found in collections.items()}, now)
     return {
         "DATA_TYPE": "task",
         **dict.fromkeys(WITHOUT_VALUE),
@@ -88,8 +90,8 @@ def task(known: Task, people: People, collections: Mapping[str, Collection], now
         **{name: getattr(known, name) for name in COUNTS},
         **{f"subtasks_{name}": getattr(known, count) for name, count in SUBTASKS.items()},
         "effective_bytes_per_second": _rate(known, now),
-        **_nice(known, over),
-        "is_paused": known.paused is not None and not over,
+        **_nice(known, stands),
+        "is_paused": stands is not None and stands.code in PAUSES,
         "fatal_error": {"code": known.error_code, "description": known.error} if known.status == "FAILED" else None,
         "canceled_by_admin": "BOTH" if known.canceled_by_admin else None,
         "canceled_by_admin_message": known.cancel_message,
@@ -117,25 +119,29 @@ def _rate(known: Task, now: float) -> int:
     return int(known.bytes_transferred / seconds) if seconds > 0 else 0
 
 
-def _nice(known: Task, over: bool) -> dict[str, Any]:
+def _nice(known: Task, stands: Standstill | None) -> dict[str, Any]:
     """Return the fields that describe an active task's status: a code, a short description and a sentence."""
-    if over:
-        ok, word, sentence = None, None, None
-    elif known.paused is not None:
-        ok, word, sentence = False, "PAUSED", known.paused
-    elif known.error_code:
-        ok, word, sentence = False, known.error_code, known.error
-    elif known.waits:
-        ok, word, sentence = True, "Queued", known.waits
+    over = known.completed_at is not None
+    if stands is None:
+        ok, word = (None, None) if over else (True, "OK")
+    elif stands.code in PAUSES:
+        ok, word = False, "PAUSED"
+    elif known.error_code == stands.code:
+        ok, word = False, stands.code
     else:
-        ok, word, sentence = True, "OK", None
+        ok, word = True, "Queued"
     return {
         "is_ok": ok,
         "nice_status": word,
         "nice_status_short_description": word if ok else word and word.replace("_", " ").lower(),
-        "nice_status_details": sentence,
+        "nice_status_details": stands and _sentence(known, stands),
         "nice_status_expires_in": None if over else -1,
     }
+
+
+def _sentence(known: Task, stands: Standstill) -> str:
+    """Return the reason and what to do; for a fault, with the message of the server."""
+    return f"{stands}: {known.error}" if known.error_code == stands.code and known.error else str(stands)
 
 
 def submitted(number: str) -> dict[str, Any]:

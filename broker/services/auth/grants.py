@@ -2,6 +2,10 @@
 
 Each token records its parent. A code, or a refresh token of a public client, is valid once. A second use shows that it
 was stolen; then all tokens that derive from it are revoked (RFC 6749, 4.1.2; RFC 9700, 4.14).
+
+Two programs may share a refresh token, and an answer may be lost. So for `GRACE` seconds, a used refresh token gives
+the same successor again, until the successor is used. As there is never a second successor, a thief gets no chain of
+tokens of its own: the later use of an older token is noticed.
 """
 
 import base64
@@ -28,6 +32,8 @@ CODE = 300.0
 ACCESS = 172_800.0
 REFRESH = 180 * 86_400.0
 """Seconds that a refresh token is valid after its last use."""
+GRACE = 30.0
+"""Seconds after the first use of a public client's refresh token in which it gives the same successor again."""
 RETENTION = 86_400.0
 """Seconds for which expired tokens remain in the database."""
 
@@ -199,6 +205,8 @@ async def _refreshed(stored: Stored, client: Client, secret: str, scope: str, no
     grant, revoked = await stored.given(hashed(secret)) or (None, True)
     if grant is None or grant.kind != "refresh" or grant.client != client.id:
         return None
+    if revoked and (again := await _successor(stored, grant, secret, now)):
+        return await _given_again(stored, *again, scope, now)
     if revoked or _over(grant, now):
         await stored.revoke(await _first(stored, grant), now)
         return None
@@ -209,7 +217,36 @@ async def _refreshed(stored: Stored, client: Client, secret: str, scope: str, no
     else:
         await stored.prolong(grant.id, source.until(REFRESH, now))
     answer = await _issue(stored, source, str(grant.server), scopes, now, offline=client.public)
+    if answer.refresh_token:
+        await stored.keep_successor(grant.id, _sealed(secret, answer.refresh_token.encode()).hex())
     return IssuedTokens(grant.caller, (answer._replace(refresh_token=answer.refresh_token or secret),), grant.login_at)
+
+
+async def _successor(stored: Stored, grant: Grant, secret: str, now: float) -> tuple[str, Grant] | None:
+    """Return the refresh token that replaced a used one within `GRACE`, if it is valid and not used either."""
+    sealed = await stored.successor(grant.id, now - GRACE)
+    if sealed is None:
+        return None
+    token = _sealed(secret, bytes.fromhex(sealed)).decode()
+    later, used = await stored.given(hashed(token)) or (None, True)
+    return None if later is None or used or _over(later, now) else (token, later)
+
+
+async def _given_again(stored: Stored, token: str, later: Grant, scope: str, now: float) -> IssuedTokens:
+    """Grant another access token together with a refresh token that was given before."""
+    source = TokenSource(later.caller, later.client, later.id, later.login_at, later.limit_at)
+    answer = await _issue(stored, source, str(later.server), _fewer(later.scopes, scope), now)
+    return IssuedTokens(later.caller, (answer._replace(refresh_token=token),), later.login_at)
+
+
+def _sealed(secret: str, token: bytes) -> bytes:
+    """Encrypt or decrypt a token with the one that it replaces, of which the database has only a hash.
+
+    >>> _sealed("old", _sealed("old", b"new")), _sealed("other", _sealed("old", b"new")) == b"new"
+    (b'new', False)
+    """
+    pad = hashlib.shake_256(b"successor of " + secret.encode(errors="surrogatepass")).digest(len(token))
+    return bytes(one ^ other for one, other in zip(token, pad, strict=True))
 
 
 async def _issue(

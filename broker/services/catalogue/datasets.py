@@ -90,6 +90,16 @@ class Catalogue:
         return (await self.dataset(dataset.name))[0]
 
     @retried
+    async def learn_size(self, by: str, name: str, size: int) -> None:
+        """Store the size of a dataset that a copy has confirmed by its checksum; do nothing if a size is stored."""
+        async with self._database.write() as connection:
+            stored = Stored(connection)
+            known = (await stored.known([name], lock=True)).get(name)
+            if known is not None and known.size is None:
+                await stored.set_sizes({known.id: size})
+                await TokenStore(connection).note(time.time(), by, "learn size", f"{name}: {size} bytes")
+
+    @retried
     async def put_replica(self, by: str, replica: CatalogueReplica, role: Role = "curator") -> CatalogueReplica:
         """Create or change a replica. :raises NotFound: when its dataset or its endpoint does not exist"""
         now = time.time()

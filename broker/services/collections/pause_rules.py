@@ -1,7 +1,7 @@
 """Pause rules, with which admins pause operations at collections."""
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from uuid import UUID
 
 from broker.errors import NotFound, Paused
@@ -15,10 +15,14 @@ __all__ = ["PauseRules"]
 
 
 class PauseRules:
-    """The pause rules of all collections."""
+    """The pause rules of all collections.
 
-    def __init__(self, database: Database) -> None:
+    :param new_work: function to call when tasks may go on, with an empty name for all queues
+    """
+
+    def __init__(self, database: Database, new_work: Callable[[str], None]) -> None:
         self._database = database
+        self._new_work = new_work
 
     async def all(self, collections: Iterable[UUID], subject: str | None = None) -> list[PauseRule]:
         """Return the pause rules of these collections; if a subject is given, only the rules that apply to it."""
@@ -45,6 +49,7 @@ class PauseRules:
             await Stored(connection).put_pause(rule)
             note = f"{rule.collection_id}: {' '.join(rule.operations)}"
             await TokenStore(connection).note(time.time(), by, "put pause rule", note)
+        self._new_work("")  # a change may have lifted it from some operations
         return rule
 
     @retried
@@ -54,6 +59,7 @@ class PauseRules:
             if not await Stored(connection).remove_pause(str(number)):
                 raise _none(number)
             await TokenStore(connection).note(time.time(), by, "remove pause rule", str(number))
+        self._new_work("")
 
 
 def _none(number: UUID) -> NotFound:

@@ -19,6 +19,7 @@ from broker.models.forecasts import Expected, ForecastRequest, Quantiles
 from broker.models.history import Pair
 from broker.services.auth.permissions import NOBODY
 from broker.services.forecasting.ceilings import Ceilings, bounded, capacities
+from broker.services.forecasting.compiling import load_compiler
 from broker.services.forecasting.horizon import Horizon
 from broker.services.forecasting.per_subject import MOST, SubjectForecasters
 from broker.services.network.places import Places
@@ -258,6 +259,8 @@ class Forecasting:
             del self._making[pair]
 
     def _made(self, subjects: Iterable[str], observations: Iterable[StoredObservation]) -> SubjectForecasters:
+        if self.compiled:
+            load_compiler()
         forecaster = SubjectForecasters(subjects, self.compiled)
         for each in observations:
             forecaster.learn(each)

@@ -12,7 +12,7 @@ from coalloc.errors import CoallocError, NoSuchFile
 from coalloc.util.addresses import AddressPolicy
 from coalloc.util.concurrency import gather
 
-__all__ = ["recorded", "same"]
+__all__ = ["contradicts", "recorded", "same"]
 
 
 def recorded(checksums: Mapping[str, str]) -> str | None:
@@ -44,6 +44,20 @@ async def same(
             answer = await _same(sink, work, url, policy)
             if answer is not None:
                 return answer
+    return False
+
+
+async def contradicts(url: str, size: int, checksums: Mapping[str, str], policy: AddressPolicy) -> bool:
+    """Return whether the server of a replica reports another checksum than the catalogue; False if it reports none.
+
+    :param size: size of the replica in bytes
+    """
+    with suppress(CoallocError):
+        async with await storage(url, policy=policy) as source:
+            for name, value in checksums.items():
+                there = await source.checksum(unquote(urlsplit(url).path), name, 0, size)
+                if there is not None:
+                    return there != value
     return False
 
 

@@ -11,6 +11,7 @@ from broker.services.catalogue.replicas import ReadableReplicas
 from broker.services.collections.trees import GridFTPTree, named
 from broker.worker.actions.comparing import same
 from broker.worker.actions.copying import delete_partial_files
+from broker.worker.actions.dataset_findings import DatasetFindings
 from broker.worker.concurrency import side_by_side
 from broker.worker.copy_routes import CopyRoutes
 from broker.worker.policy.faults import VerificationDemand
@@ -34,6 +35,7 @@ class DatasetCopying:
     """Copies from replicas to one collection.
 
     :param owner_and_site: the task's owner, and the destination's site
+    :param findings: store of what the copies show about the datasets
     :param lenient: whether to copy files that cannot be verified
     """
 
@@ -45,6 +47,7 @@ class DatasetCopying:
         options: Options,
         limits: RateLimits,
         owner_and_site: tuple[str, str],
+        findings: DatasetFindings,
         lenient: bool = False,
     ) -> None:
         self._demand = VerificationDemand(options, ("the replicas", sink.naming.name), lenient)
@@ -54,6 +57,7 @@ class DatasetCopying:
         self._options = options
         self._limits = limits
         self._owner, self._site = owner_and_site
+        self._findings = findings
 
     async def copy(self, batch: Sequence[Work], recorder: Recorder) -> None:
         """Copy a batch of datasets, and report each result."""
@@ -80,24 +84,26 @@ class DatasetCopying:
 
         owner_and_site, namings = (self._owner, self._site), (self._sink.naming,)
         with TransferDecision.of(recorder, work, "copy", found.name, owner_and_site, namings) as deciding:
-            report = await copy(
-                urls,
-                sink,
-                found.size,
-                checksums=known,
-                estimates={replica.url: replica.estimate for replica in speak},
-                proxies=(None, self._sink.server.proxy),
-                parallelism=self._options.perf_p or 1,
-                watch=arriving.watch,
-                beside=temporary(self._sink.at(work.destination), work),
-                confirm=confirm,
-                limits=self._limits.by_url(urls, sink),
-                policy=policy,
-                delegate=self._sink.server.delegate,
-                results=deciding.results,
-                via=self._depots.via,
-            )
+            async with self._findings.of_failure(work, found, deciding.results, recorder, policy):
+                report = await copy(
+                    urls,
+                    sink,
+                    found.size,
+                    checksums=known,
+                    estimates={replica.url: replica.estimate for replica in speak},
+                    proxies=(None, self._sink.server.proxy),
+                    parallelism=self._options.perf_p or 1,
+                    watch=arriving.watch,
+                    beside=temporary(self._sink.at(work.destination), work),
+                    confirm=confirm,
+                    limits=self._limits.by_url(urls, sink),
+                    policy=policy,
+                    delegate=self._sink.server.delegate,
+                    results=deciding.results,
+                    via=self._depots.via,
+                )
             deciding.came(report)
+        await self._findings.of_success(work, found, report, recorder)
         self._note_routes(work, report, recorder)
         arriving.whole(report.size)
         recorder.observe(self._owner, of_sources(work, self._site, deciding.began, report.sources))
@@ -115,7 +121,7 @@ def _done(work: Work, report: TransferReport) -> WorkResult:
     sure = report.checksum if report.compared else None
     checksum = sure and f"{sure.algorithm}:{sure.value}"
     counts = {"files_transferred": 1, **({"bytes_checksummed": report.size} if checksum else {})}
-    return WorkResult(work, "succeeded", checksum, counts=counts)
+    return WorkResult(work, "succeeded", checksum, counts=counts, size=report.size)
 
 
 def _at_gridftp_servers(found: Resolved) -> list[RankedReplica]:

@@ -18,7 +18,7 @@ from broker.worker.actions.folders import Making
 from broker.worker.actions.overlap import Overlap
 from broker.worker.actions.pruning import Items, entries, is_link, ours
 from broker.worker.policy.extra_entries import PRUNE
-from broker.worker.policy.faults import at_source
+from broker.worker.policy.faults import at_destination, at_source
 from broker.worker.policy.selection import included, outdated, refuse_endless
 from coalloc.errors import AlreadyThere, IsDirectory, NoSuchFile, NotDirectory, PermissionRefused, Unsupported
 from coalloc.model import Entry, Omission
@@ -262,7 +262,8 @@ class Looking:
     async def _listed(self, path: str) -> dict[str, Entry]:
         try:
             async with aclosing(self._destination.list(path)) as listing:
-                return {entry.name: entry async for entries in listing for entry in entries}
+                with at_destination():
+                    return {entry.name: entry async for entries in listing for entry in entries}
         except NoSuchFile:
             if not self._options.dry_run:  # otherwise it must exist
                 raise
@@ -270,7 +271,8 @@ class Looking:
 
     async def _stat(self, path: str) -> Entry | None:
         try:
-            return await self._destination.stat(path)
+            with at_destination():
+                return await self._destination.stat(path)
         except NoSuchFile:
             return None
 

@@ -7,10 +7,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from broker.models.forecasts import Resolved
 from broker.models.tasks import Options, Work
 from broker.models.work import WorkResult
 from broker.services.collections.trees import LocalTree, Naming
 from broker.services.network.places import Allowed
+from broker.worker.actions.dataset_findings import DatasetFindings
 from broker.worker.concurrency import of_each, side_by_side
 from broker.worker.fence import LeaseLost
 from broker.worker.policy.faults import Unverifiable, VerificationDemand
@@ -34,6 +36,7 @@ class LocatedReplicas(NamedTuple):
     :param proxy: file of the proxy certificate to use; None for this process's default
     :param checksum: checksum of the file, ALGORITHM:HEX, if known
     :param leads: function that checks a redirect before it is followed
+    :param dataset: dataset of the file; None for a file that is not from the catalogue
     """
 
     expected: Mapping[str, Estimate]
@@ -41,6 +44,7 @@ class LocatedReplicas(NamedTuple):
     proxy: Path | None = None
     checksum: str | None = None
     leads: Leads | None = None
+    dataset: Resolved | None = None
 
 
 Sources = Callable[[str], Awaitable[LocatedReplicas]]
@@ -52,6 +56,7 @@ class Downloading:
 
     :param owner_and_site: the task's owner, and the destination's site
     :param namings: namings of the task's collections
+    :param findings: store of what the copies show about datasets
     :param lenient: whether to copy files that cannot be verified
     """
 
@@ -63,6 +68,7 @@ class Downloading:
         limits: RateLimits,
         owner_and_site: tuple[str, str],
         namings: Sequence[Naming],
+        findings: DatasetFindings,
         lenient: bool = False,
     ) -> None:
         source = namings[0].name if len(namings) > 1 else "the replicas"
@@ -73,6 +79,7 @@ class Downloading:
         self._options = options
         self._limits = limits
         self._owner_and_site = owner_and_site
+        self._findings = findings
 
     async def copy(self, batch: Sequence[Work], recorder: Recorder) -> None:
         """Fetch a batch of files, and report each result."""
@@ -84,7 +91,7 @@ class Downloading:
         await _refuse_folder(self._sink, work)
         await _emptied(self._sink, work, map(folder, earlier(work.destination, work)))
         arriving, beside = ArrivingBytes(work.task_id, recorder), folder(temporary(work.destination, work))
-        sources, allowed, proxy, recorded, leads = await self._sources(work.source)
+        sources, allowed, proxy, recorded, leads, dataset = await self._sources(work.source)
         checked = self._demand.of(work) or work.details.compare
         request = Request(
             (),
@@ -110,15 +117,18 @@ class Downloading:
         ) as deciding:
             try:
                 limits = self._limits.by_url(sources)
-                (report,) = await download(request, arriving.watch, sources, limits, confirm, deciding.results)
+                policy = allowed["policy"]
+                async with self._findings.of_failure(work, dataset, deciding.results, recorder, policy):
+                    (report,) = await download(request, arriving.watch, sources, limits, confirm, deciding.results)
             except (LeaseLost, Unverifiable):
                 await _emptied(self._sink, work, [beside])
                 raise
             deciding.came(report)
+        await self._findings.of_success(work, dataset, report, recorder)
         if work.details.compare and report.there:
             return WorkResult(work, "succeeded", counts={"files_skipped": 1, "bytes": -work.size})
         arriving.whole(report.size)
-        done = WorkResult(work, "succeeded", _checksum(report), counts={"files_transferred": 1})
+        done = WorkResult(work, "succeeded", _checksum(report), counts={"files_transferred": 1}, size=report.size)
         return self._demand.marked(done, report.compared or not report.size, time.time())
 
 

@@ -3,6 +3,7 @@
 from contextlib import suppress
 
 from broker.services.collections.trees import Tree
+from broker.worker.policy.faults import at_destination
 from coalloc.errors import AlreadyThere, NoSuchFile
 
 __all__ = ["Making"]
@@ -35,6 +36,6 @@ class Making:
             await self._one(folder)
 
     async def _one(self, folder: str) -> None:
-        with suppress(AlreadyThere):
+        with suppress(AlreadyThere), at_destination():
             await self._tree.make(folder)
         self._there.add(folder)

@@ -1,14 +1,18 @@
 """The choice of the task that gets the next lane.
 
-A higher priority, which admins set, comes first; then the owner with the fewest open lanes, so that one user's many
-files do not delay other users; then the nearest deadline; then the oldest task.
+A higher priority, which admins set, comes first. Then users take turns: the next lane goes to the user with the fewest
+open lanes at what the task competes for, and among these to the user whose last turn there began earliest. Deadlines
+and age order only the tasks of one user, so that no user gets a turn of another by an early deadline.
+
+What a task competes for is its pair of collections, and each of the two whose limit the next lane reaches. A user's
+lanes elsewhere delay nobody, and so do not count.
 """
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from broker.models.lanes import CollectionPair, LaneCandidate, OpenLane
+from broker.models.lanes import CollectionPair, LaneCandidate, LaneTurn, OpenLane
 
 __all__ = ["LaneChoice", "choose"]
 
@@ -26,22 +30,20 @@ def choose(
     lanes: Sequence[OpenLane],
     caps: Mapping[str, int | None],
     tuned: Mapping[CollectionPair, int],
+    turns: Sequence[LaneTurn] = (),
 ) -> LaneChoice:
     """Choose the task to open a lane for.
 
     :param caps: highest number of lanes of each existing collection; None for no limit
     :param tuned: highest number of lanes of each pair of collections
+    :param turns: last turns of the candidates' owners; an owner without one comes first
     """
-    by_owner, by_pair = Counter(lane.owner for lane in lanes), Counter(lane.pair for lane in lanes)
+    by_pair = Counter(lane.pair for lane in lanes)
     by_collection = Counter(end for lane in lanes for end in set(lane.pair) if end)
     by_task = Counter(lane.task for lane in lanes)
     waits: dict[str, str] = {}
     content: set[str] = set()
-
-    def order(each: LaneCandidate) -> tuple[float, ...]:
-        return (-each.priority, by_owner[each.owner], each.deadline, each.requested_at)
-
-    for each in sorted(candidates, key=order):
+    for each in _in_order(candidates, lanes, _scarce(by_collection, caps), turns):
         full = _full(each, by_collection, caps)
         requested_lanes = each.options.perf_cc
         if full:
@@ -56,6 +58,42 @@ def choose(
         else:
             return LaneChoice(each, waits, frozenset(content))
     return LaneChoice(None, waits, frozenset(content))
+
+
+def _in_order(
+    candidates: Sequence[LaneCandidate], lanes: Sequence[OpenLane], scarce: frozenset[str], turns: Sequence[LaneTurn]
+) -> list[LaneCandidate]:
+    """Return the candidates in the order in which they get lanes.
+
+    :param scarce: collections whose limit the next lane reaches
+    """
+    open_lanes = Counter((lane.owner, part) for lane in lanes for part in _parts(lane.pair, scarce))
+    everywhere = Counter(lane.owner for lane in lanes)
+    last_turn: dict[tuple[str, CollectionPair | str], float] = {}
+    for turn in turns:
+        for part in _parts(turn.pair, scarce):
+            last_turn[turn.owner, part] = max(turn.at, last_turn.get((turn.owner, part), 0.0))
+    first_request: dict[str, float] = {}
+    for each in candidates:
+        first_request[each.owner] = min(each.requested_at, first_request.get(each.owner, each.requested_at))
+
+    def order(each: LaneCandidate) -> tuple[float | str, ...]:
+        parts = [(each.owner, part) for part in _parts(each.pair, scarce)]
+        turn = max(open_lanes[part] for part in parts), max(last_turn.get(part, 0.0) for part in parts)
+        user = everywhere[each.owner], first_request[each.owner], each.owner
+        return (-each.priority, *turn, *user, each.deadline, each.requested_at)
+
+    return sorted(candidates, key=order)
+
+
+def _scarce(lanes: Mapping[str, int], caps: Mapping[str, int | None]) -> frozenset[str]:
+    """Return the collections whose limit the next lane reaches or exceeds."""
+    return frozenset(end for end, cap in caps.items() if cap is not None and lanes.get(end, 0) + 1 >= cap)
+
+
+def _parts(pair: CollectionPair, scarce: frozenset[str]) -> list[CollectionPair | str]:
+    """Return what tasks between two collections compete for."""
+    return [pair, *scarce.intersection(pair)]
 
 
 def _full(each: LaneCandidate, lanes: Mapping[str, int], caps: Mapping[str, int | None]) -> str:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from broker.errors import CredentialRefused, Unavailable
 from broker.models.tasks import Event, Options, Work
-from broker.models.work import WorkResult
+from broker.models.work import ErrorSide, WorkResult
 from coalloc import errors
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "TaskFault",
     "Unverifiable",
     "VerificationDemand",
+    "at_destination",
     "at_source",
     "failed",
     "fault",
@@ -48,6 +49,7 @@ CODES: tuple[tuple[type[errors.CoallocError], TaskFault], ...] = (
     (errors.NotEmpty, TaskFault("NOT_EMPTY", True)),
     (errors.NoSpace, TaskFault("NO_SPACE_LEFT", False)),
     (errors.NoSuchFile, TaskFault(MISSING, True)),
+    (errors.LoginRefused, TaskFault("AUTH", False)),  # until a credential is renewed
     (errors.PermissionRefused, TaskFault("PERMISSION_DENIED", True)),
     (errors.NotAllowed, TaskFault("PERMISSION_DENIED", True)),
     (errors.ReplicaChanged, TaskFault("FILE_SIZE_CHANGED", False)),
@@ -86,6 +88,16 @@ def at_source() -> Iterator[None]:
         raise
 
 
+@contextmanager
+def at_destination() -> Iterator[None]:
+    """Mark errors in the block as errors of the destination."""
+    try:
+        yield
+    except errors.SourceError as error:
+        error.blame_destination()
+        raise
+
+
 def failed(work: Work, error: Exception, options: Options) -> WorkResult:
     """Return the result of a failed attempt: the work item is retried, skipped or failed."""
     code, lasting = fault(error)
@@ -100,7 +112,18 @@ def failed(work: Work, error: Exception, options: Options) -> WorkResult:
         return WorkResult(work, "skipped", error_code=code, error=message)
     if lasting and work.attempt >= ATTEMPTS:
         return WorkResult(work, "failed", error_code=code, error=message)
-    return WorkResult(work, "pending", error_code=code, error=message, pause=pause(work.attempt))
+    return WorkResult(work, "pending", error_code=code, error=message, pause=pause(work.attempt), side=_side(error))
+
+
+def _side(error: Exception) -> ErrorSide:
+    """Return the collection at which an error arose; empty if that is unknown."""
+    if isinstance(error, errors.NothingToFetchFrom | errors.NotAllowed | errors.TransferFailed):
+        return "source"
+    if isinstance(error, errors.SinkError | errors.NoSpace):
+        return "destination"
+    if not isinstance(error, errors.SourceError) or error.at_source == error.at_destination:
+        return ""
+    return "source" if error.at_source else "destination"
 
 
 def poisoned(work: Work) -> WorkResult | None:

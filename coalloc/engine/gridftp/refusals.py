@@ -7,6 +7,7 @@ from coalloc.errors import (
     AlreadyThere,
     ConnectionLost,
     IsDirectory,
+    LoginRefused,
     NoSpace,
     NoSuchFile,
     NotDirectory,
@@ -67,7 +68,7 @@ def _matches(pattern: str, reply: Reply) -> bool:
     return re.search(pattern, reply.text, re.IGNORECASE) is not None
 
 
-def _login_refused(reply: Reply, message: str) -> PermissionRefused:
+def _login_refused(reply: Reply, message: str) -> LoginRefused:
     if _matches("GSSAPI|secur", reply):
-        return PermissionRefused(message, "use gsiftp:// with a valid proxy certificate")
-    return PermissionRefused(message, "give user and password: ftp://USER:PASSWORD@HOST/...")
+        return LoginRefused(message, "use gsiftp:// with a valid proxy certificate")
+    return LoginRefused(message, "give user and password: ftp://USER:PASSWORD@HOST/...")

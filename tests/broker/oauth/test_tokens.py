@@ -76,7 +76,8 @@ async def test_revoking_a_token_ends_all_logins_with_it(broker, admin, program, 
     assert "token" in (await program.page()).fields
 
 
-async def test_a_public_client_gets_a_new_refresh_token_each_time(broker, native, ann):
+async def test_a_public_client_gets_a_new_refresh_token_each_time(broker, native, ann, monkeypatch):
+    monkeypatch.setattr("broker.services.auth.grants.GRACE", -1.0)  # the time of grace is over
     first = (await native.login(ann))["transfer.api.globus.org"]
     second = (await native.ask(grant_type="refresh_token", refresh_token=first["refresh_token"])).json()
     assert second["refresh_token"] != first["refresh_token"]
@@ -197,10 +198,49 @@ async def test_an_old_refresh_token_shown_again_ends_all_that_its_grant_gave(bro
     for _ in range(2):
         answer = await native.ask(grant_type="refresh_token", refresh_token=given[-1]["refresh_token"])
         given.append(answer.json())
-    again = await native.ask(grant_type="refresh_token", refresh_token=given[1]["refresh_token"])
+    again = await native.ask(grant_type="refresh_token", refresh_token=given[0]["refresh_token"])
     assert again.json()["error"] == "invalid_grant"
     for each in given:
         assert (await whoami(broker, each["access_token"])).status_code == 401
+
+
+async def test_programs_that_share_a_refresh_token_get_the_same_successor(broker, native, ann):
+    """A program whose answer was lost gets it, too; and all of them at the same moment."""
+    first = (await native.login(ann))[TRANSFER]
+    refresh = {"grant_type": "refresh_token", "refresh_token": first["refresh_token"]}
+    answers = await asyncio.gather(*(native.ask(**refresh) for _ in range(4)))
+    given = [answer.json() for answer in answers]
+    assert len({each["refresh_token"] for each in given}) == 1
+    assert len({each["access_token"] for each in given}) == 4
+    for each in given:
+        assert (await whoami(broker, each["access_token"])).status_code == 200
+    after = await native.ask(grant_type="refresh_token", refresh_token=given[0]["refresh_token"])
+    assert after.status_code == 200
+
+
+async def test_a_thief_with_a_used_refresh_token_gets_no_tokens_of_its_own(broker, native, ann, monkeypatch):
+    """Within the grace, thief and owner hold the same token; the second one to use it later ends all."""
+    first = (await native.login(ann))[TRANSFER]
+    owner, thief = [
+        (await native.ask(grant_type="refresh_token", refresh_token=first["refresh_token"])).json() for _ in range(2)
+    ]
+    assert thief["refresh_token"] == owner["refresh_token"]
+    stolen = (await native.ask(grant_type="refresh_token", refresh_token=thief["refresh_token"])).json()
+    monkeypatch.setattr("broker.services.auth.grants.GRACE", -1.0)
+    noticed = await native.ask(grant_type="refresh_token", refresh_token=owner["refresh_token"])
+    assert noticed.json()["error"] == "invalid_grant"
+    refused = await native.ask(grant_type="refresh_token", refresh_token=stolen["refresh_token"])
+    assert refused.json()["error"] == "invalid_grant"
+    for each in (first, owner, thief, stolen):
+        assert (await whoami(broker, each["access_token"])).status_code == 401
+
+
+async def test_the_grace_of_a_refresh_token_ends_when_it_is_revoked(broker, native, ann):
+    first = (await native.login(ann))[TRANSFER]
+    refresh = {"grant_type": "refresh_token", "refresh_token": first["refresh_token"]}
+    second = (await native.ask(**refresh)).json()
+    assert (await native.ask("token/revoke", token=second["refresh_token"])).status_code == 200
+    assert (await native.ask(**refresh)).json()["error"] == "invalid_grant"
 
 
 async def test_tokens_of_a_login_end_with_it(broker, program, ann):

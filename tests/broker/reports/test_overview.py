@@ -18,6 +18,7 @@ from broker.reports.archive import Scope
 from broker.reports.overview import FEWEST_DOWNLOADS, OverviewQuery, gained, live, make
 from broker.schema.reports import decisions
 from broker.storage.tasks import TaskStore
+from broker.storage.workers import WorkerStore
 from tests.broker.reports.filling import DAY, TODAY, counted, fact, report, scored, table, transfer
 from tests.broker.storage.test_rolling import history
 
@@ -128,6 +129,7 @@ async def test_tasks_under_way_are_shown_as_they_go(broker, monkeypatch):
     assert (row["task"], row["address"], row["state"]) == ("nightly <i>", f"task?id={number}", "paused: tape robot")
     assert (row["bytes_done"], row["bytes"], row["rate"], row["seconds_left"]) == (10**8, 10**9, None, None)
     async with broker.factory.database.write() as connection:
+        await WorkerStore(connection).enrol("w", "", "here")
         await TaskStore(connection).change(number, paused=None, started_at=time.time(), bytes_transferred=4 * 10**8)
     clock[0] += 3.0
     (row,) = table(await live(broker.factory.archive, ALL), "tasks").records()

@@ -9,6 +9,7 @@ import pytest
 
 from broker.jobs.scoring import Scoring
 from broker.models.history import Observed
+from broker.reports.pair import TROUBLES
 from predictors.metrics import scores as judged
 from tests.broker.jobs.test_scoring import log
 
@@ -124,6 +125,37 @@ async def test_failures_are_shown_with_their_errors_and_probes_separately(broker
     assert (probe["subject"], probe["bytes"]) == ("broker", given[4]["bytes"])
     user = await broker.client("transfer")
     assert table(await report(user), "probes") == []
+
+
+async def test_failures_are_counted_beyond_those_that_are_listed(broker, admin):
+    given = log(TROUBLES + 10)
+    for each in given:
+        each |= {"outcome": "failed"}
+    await admin.post(T, json=given)
+    document = await report(admin)
+    (failures,) = [each for each in document["tables"] if each["name"] == "failures"]
+    assert len(given) > len(failures["rows"]) == TROUBLES
+    assert facts(document)["Recent failures"] == len(given)
+    assert failures["note"] == f"The newest {TROUBLES} of {len(given)}."
+
+
+async def test_pages_say_how_many_transfers_their_scores_lack(broker, admin):
+    """A user counts only own transfers, and does not learn how much others transfer."""
+    user = await broker.client("transfer")
+    others, own = log(12), log(6, seed=2)
+    others[3]["outcome"] = "failed"
+    await admin.post(T, json=others)
+    await user.post(T, json=own)
+
+    async def lacking(client) -> set[int | None]:
+        addresses = [P, *(P.replace("pair", name) for name in ("forecasters", "grid", "drift", "overview"))]
+        answers = [await client.get(each, params=HERE if each == P else {}) for each in addresses]
+        return {facts(answer.json()).get("Not scored yet") for answer in answers}
+
+    assert await lacking(admin) == {len(others) - 1 + len(own)}
+    assert await lacking(user) == {len(own)}
+    await scored(broker)
+    assert await lacking(admin) == await lacking(user) == {None}
 
 
 async def test_users_see_what_is_theirs(broker, admin):

@@ -10,11 +10,27 @@ from pathlib import Path
 import pytest
 
 from broker.handlers.globus import task_documents
-from broker.models.tasks import FilterRule, Item
+from broker.models.catalogue import Dataset
+from broker.models.tasks import Event, FilterRule, Item, Task
 from broker.storage.lanes import LaneStore
 from broker.worker.actions.copying import LARGE
 from broker.worker.policy import faults
-from tests.broker.worlds import ANN, Servers, World, begun, held, read, register, working, world_at, world_of, write
+from coalloc.api import Storage
+from tests.broker.worlds import (
+    ANN,
+    Servers,
+    World,
+    add_replica,
+    begun,
+    endpoint_name,
+    held,
+    read,
+    register,
+    working,
+    world_at,
+    world_of,
+    write,
+)
 from tests.support.gridftp import GridFTPServer
 from tests.support.waiting import PATIENCE, until
 
@@ -258,16 +274,85 @@ async def test_copies_of_tasks_are_recorded_as_transfers(world):
     ]
 
 
-async def test_a_corrupt_replica_costs_time_and_no_data(world, tmp_path):
-    content = os.urandom(20_000_000)
+async def test_a_corrupt_replica_costs_time_and_no_data_and_is_put_out_of_service(world, tmp_path):
+    """A copy finds the wrong bytes only if this replica delivers any, so there may be several copies."""
+    content, tasks = os.urandom(20_000_000), list[Task]()
     with GridFTPServer(tmp_path / "other", "127.0.0.3") as other:
         await register(world, "cms:a", content, world.source, other)
-        (other.root / "a").write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-        task = await world.over(
-            await world.submit("TRANSFER", [Item(source="/cms/a", destination="/a")], origin="catalogue")
-        )
-    assert task.status == "SUCCEEDED", task.error
-    assert (world.sink.root / "a").read_bytes() == content
+        (other.root / "a").write_bytes(bytes(len(content)))
+
+        async def noticed() -> bool:
+            item = Item(source="/cms/a", destination=f"/a{len(tasks)}")
+            tasks.append(await world.over(await world.submit("TRANSFER", [item], origin="catalogue")))
+            return (await states(world, "cms:a"))[endpoint_name(other)] == "BAD"
+
+        await until(noticed)
+    for i, task in enumerate(tasks):
+        assert task.status == "SUCCEEDED", task.error
+        assert (world.sink.root / f"a{i}").read_bytes() == content
+    assert (await states(world, "cms:a"))[endpoint_name(world.source)] == "AVAILABLE"
+    (event,) = [each for each in await events(world, tasks[-1].id) if each.code == "BAD_REPLICA"]
+    assert event.details.startswith(f"cms:a at {endpoint_name(other)}: ")
+    assert event.details.endswith("the replica is now BAD")
+
+
+@pytest.mark.parametrize("to", ["sink", "local"])
+async def test_the_only_replica_becomes_suspicious_if_it_has_wrong_bytes(world, to):
+    """A checksum that a user states puts no replica out of service."""
+    await register(world, "cms:a", b"right", world.source)
+    item = Item(source="/cms/a", destination="/a")
+    stated = item.model_copy(update={"checksum": "sha256:" + hashlib.sha256(b"another").hexdigest()})
+    failed = await world.over(await world.submit("TRANSFER", [stated], to, origin="catalogue"))
+    assert (failed.status, failed.error_code) == ("FAILED", "VERIFY_CHECKSUM")
+    assert await states(world, "cms:a") == {endpoint_name(world.source): "AVAILABLE"}
+    (world.source.root / "a").write_bytes(b"wrong")
+    failed = await world.over(await world.submit("TRANSFER", [item], to, origin="catalogue"))
+    assert (failed.status, failed.error_code) == ("FAILED", "VERIFY_CHECKSUM")
+    assert await states(world, "cms:a") == {endpoint_name(world.source): "SUSPICIOUS"}
+    assert "BAD_REPLICA" in {each.code for each in await events(world, failed.id)}
+
+
+async def test_a_replica_with_right_bytes_stays_in_service_if_the_destination_spoils_them(world, tmp_path, monkeypatch):
+    """The server of the destination reports wrong checksums; those of the replicas confirm the catalogue."""
+    with GridFTPServer(tmp_path / "other", "127.0.0.3") as other:
+        await register(world, "cms:a", b"right", world.source, other)
+        honest = Storage.checksum
+
+        async def spoilt(self, path: str, *more: object) -> str | None:
+            found = await honest(self, path, *more)
+            return found and "0" * len(found) if str(world.sink.root) in path else found
+
+        monkeypatch.setattr(Storage, "checksum", spoilt)
+        item = Item(source="/cms/a", destination="/a")
+        failed = await world.over(await world.submit("TRANSFER", [item], origin="catalogue"))
+    assert (failed.status, failed.error_code) == ("FAILED", "VERIFY_CHECKSUM")
+    assert set((await states(world, "cms:a")).values()) == {"AVAILABLE"}
+
+
+@pytest.mark.parametrize("to", ["sink", "local"])
+async def test_the_size_of_a_dataset_is_learnt_from_the_first_copy_that_its_checksum_confirms(world, to):
+    content = os.urandom(70_000)
+    (world.source.root / "a").write_bytes(content)
+    sha = hashlib.sha256(content).hexdigest()
+    await world.factory.catalogue.put("root", Dataset(name="cms:a", checksums={"sha256": sha}))
+    await add_replica(world, "cms:a", world.source)
+    item = Item(source="/cms/a", destination="/a")
+    task = await world.over(await world.submit("TRANSFER", [item], to, origin="catalogue"))
+    assert (task.status, task.bytes, task.bytes_transferred) == ("SUCCEEDED", len(content), len(content)), task.error
+    (done,) = await world.factory.tasks.done(ANN, task.id, "succeeded", 0, 10)
+    assert (done.size, done.checksum) == (len(content), f"sha256:{sha}")
+    dataset, _ = await world.factory.catalogue.dataset("cms:a")
+    assert dataset.size == len(content)
+
+
+async def states(world: World, dataset: str) -> dict[str, str]:
+    _, replicas = await world.factory.catalogue.dataset(dataset)
+    return {each.endpoint: each.state for each in replicas}
+
+
+async def events(world: World, number: str) -> list[Event]:
+    found, _ = await world.factory.tasks.events(ANN, number, None, 100, 0)
+    return found
 
 
 async def test_a_server_that_dies_costs_time_but_no_arrived_bytes(mortal_world):

@@ -7,7 +7,8 @@ import pytest
 
 from broker.models.tasks import Item
 from broker.services.collections.trees import GridFTPTree
-from tests.broker.worlds import Servers, World, working, world_at, write
+from broker.worker.policy import faults
+from tests.broker.worlds import ANN, Servers, World, working, world_at, write
 
 pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)  # decisions here need no database
 KEEP = {"recursive_symlinks": "keep"}
@@ -67,6 +68,24 @@ async def test_a_kept_link_replaces_the_same_entries_as_a_file(world, there, lev
     assert at(world) == becomes
     assert made is None or path.lstat().st_ino == made, "it was not made again"
     assert sorted(each.name for each in (world.sink.root / "d").iterdir()) == ["a", "b", "l"]
+
+
+async def test_a_kept_link_without_a_target_is_named(world, monkeypatch):
+    """A server lists no link whose target is missing at the source, but counts it."""
+    monkeypatch.setattr(faults, "FIRST_PAUSE", 0.05)
+    (world.source.root / "e").write_bytes(b"e")
+    (world.source.root / "d/out").symlink_to("../e")  # nothing copies /e
+    (world.source.root / "d/gone").symlink_to("nowhere")
+    item = Item(source="/d/", destination="/d/")
+    task = await world.done("TRANSFER", [item], **KEEP)
+    assert (task.status, task.error) == ("FAILED", "/d/out would lead to /e, which does not exist")
+    task = await world.done("TRANSFER", [item], skip_source_errors=True, **KEEP)
+    assert task.status == "SUCCEEDED", task.error
+    (skipped,) = await world.factory.tasks.done(ANN, task.id, "skipped", 0, 10)
+    assert (skipped.source, skipped.error_code) == ("/d/out", "FILE_NOT_FOUND")
+    events, _ = await world.factory.tasks.events(ANN, task.id, None, 100, 0)
+    (hidden,) = [each.details for each in events if each.code == "NOT_LISTED"]
+    assert hidden == "/d/: the server counts 1 entries more than it names, for example dangling links"
 
 
 async def test_a_folder_in_its_place_stays(world):

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.errors import Unavailable
-from broker.models.lanes import CollectionPair, LaneCandidate, OpenLane
+from broker.models.lanes import CollectionPair, LaneCandidate, LaneTurn, OpenLane
 from broker.models.tasks import Details, FilterRule, Options, Work
 from broker.worker.policy.fairness import choose
 from broker.worker.policy.faults import at_source, failed, pause, poisoned
@@ -40,6 +40,36 @@ def test_the_user_with_the_fewest_lanes_is_next():
     assert choice.candidate.task == "2"
 
 
+@pytest.mark.parametrize("cap", [1, 2])
+def test_users_take_turns_whatever_the_number_of_lanes(cap):
+    """Each lane ends after one task, so that no user has more open lanes than another."""
+    waiting = [candidate(f"ann {i}", "ann", at=i) for i in range(30)] + [candidate("bob", "bob", THERE, at=99)]
+    waiting += [candidate(f"eve {i}", "eve", at=100 + i, deadline=50.0) for i in range(30)]
+    lanes, turns, begun = [], [], []
+    for now in range(1, 9):
+        lanes = lanes[-cap + 1 :] if cap > 1 else []
+        choice = choose(waiting, lanes, {"a": cap, "b": cap, "c": cap, "d": cap}, TUNED, turns).candidate
+        begun.append(choice.owner)
+        waiting = [each for each in waiting if each != choice]
+        lanes.append(OpenLane(choice.task, choice.owner, choice.pair))
+        turns = [each for each in turns if (each.owner, each.pair) != (choice.owner, choice.pair)]
+        turns.append(LaneTurn(choice.owner, choice.pair, now))
+    assert begun == ["ann", "bob", *("eve", "ann") * 3]
+
+
+def test_a_user_who_is_busy_elsewhere_gets_turns_too():
+    elsewhere, turns = [OpenLane(str(i), "ann", THERE) for i in range(5)], [LaneTurn("ann", THERE, 9.0)]
+    waiting = [candidate("1", "ann"), candidate("2", "bob")]
+    assert choose(waiting, elsewhere, CAPS, TUNED, [*turns, LaneTurn("bob", HERE, 8.0)]).candidate.owner == "ann"
+
+
+def test_the_lanes_of_a_user_at_a_full_collection_count_together():
+    lanes = [OpenLane("1", "ann", HERE), OpenLane("2", "ann", CollectionPair("c", "b")), OpenLane("3", "bob", HERE)]
+    other = CollectionPair("d", "b")
+    waiting = [candidate("4", "ann", other), candidate("5", "bob", other, at=9)]
+    assert choose(waiting, lanes, {**CAPS, "b": 4}, TUNED | {other: 2}).candidate.owner == "bob"
+
+
 def test_priority_comes_before_fairness_and_a_deadline_before_age():
     urgent = candidate("2", "ann", priority=1)
     assert choose([candidate("1", "bob"), urgent], [OpenLane("9", "ann", THERE)], CAPS, TUNED).candidate == urgent
@@ -51,6 +81,7 @@ def test_a_full_collection_delays_only_its_own_tasks_and_gives_the_reason():
     lanes = [OpenLane("1", "ann", HERE)]
     choice = choose([candidate("1"), candidate("2", "ann", THERE)], lanes, {**CAPS, "b": 1}, TUNED)
     assert choice.candidate.task == "2"
+    choice = choose([candidate("1")], lanes, {**CAPS, "b": 1}, TUNED)
     assert choice.waits == {"1": "collection b has 1 running transfers, which is its limit"}
 
 

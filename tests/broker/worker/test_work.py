@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 import sqlalchemy as sa
@@ -13,17 +13,21 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from broker.factory import Announcements
 from broker.handlers.globus import task_documents
 from broker.models.callers import Caller
+from broker.models.collections import NewCollection, PauseRule
 from broker.models.lanes import LaneCandidate
+from broker.models.standstills import standstill
 from broker.models.subjects import Usernames
 from broker.models.tasks import Details, Item, NewTask, Options, Work
 from broker.models.work import PlannedWork, WorkResult
 from broker.schema.tasks import workers
 from broker.services.auth.identities import Identities
 from broker.services.auth.quotas import Quotas
+from broker.services.collections.pause_rules import PauseRules
 from broker.services.forecasting.decisions import Decisions
 from broker.services.forecasting.history import Transfers
 from broker.services.network.places import Places
 from broker.services.tasks.tasks import Tasks
+from broker.storage.collections import CollectionStore
 from broker.storage.database import Database, addressed
 from broker.storage.lanes import LaneStore
 from broker.storage.tasks import TaskStore as Stored
@@ -35,6 +39,7 @@ from broker.worker.worker import Worker
 from tests.support.waiting import until
 
 ANN = Caller(subject="ann", role="transfer")
+ROOT = Caller(subject="root", role="admin")
 SITE, SINK = uuid4(), uuid4()
 
 
@@ -43,10 +48,12 @@ class Ready:
 
     def __init__(self) -> None:
         self.done: list[str] = []
+        self.owners: list[str] = []
         self.begun = asyncio.Event()
 
     async def perform(self, task: LaneCandidate, batch: Sequence[Work], recorder: Recorder) -> None:
         self.begun.set()
+        self.owners.append(task.owner)
         for work in batch:
             if "endless" in work.source:
                 await asyncio.Event().wait()
@@ -119,6 +126,26 @@ async def test_a_task_is_done_with_all_that_is_found_on_the_way(opened):
 
 async def over(tasks: Tasks, number: str) -> bool:
     return (await tasks.one(ANN, number)).status != "ACTIVE"
+
+
+async def test_users_take_turns_at_a_single_lane(opened):
+    """The deadline of one user's tasks does not take the turns of another."""
+    async with opened.write() as connection:
+        only = NewCollection(name="one lane", kind="catalogue", concurrency=1)
+        await CollectionStore(connection).put(SITE, "root", only, time.time())
+    tasks, performer = Tasks(opened, Announcements()), Ready()
+    new = [task(f"/a{i}", owner="ann") for i in range(8)] + [task(f"/b{i}", owner="bob") for i in range(3)]
+    new = [each.model_copy(update={"role": "admin"}) for each in new]
+    urgent = [each.model_copy(update={"deadline": each.deadline - 60}) for each in new[:8]]
+    numbers = [(await tasks.submit(each)).task for each in (*urgent, *new[8:])]
+    async with working(opened, performer):
+        await until(lambda: all_over(tasks, numbers))
+    assert performer.owners == ["ann", "bob"] * 3 + ["ann"] * 5
+
+
+async def all_over(tasks: Tasks, numbers: Sequence[str]) -> bool:
+    known = [await tasks.one(ROOT, number) for number in numbers]
+    return all(each.status != "ACTIVE" for each in known)
 
 
 async def test_the_same_submission_is_one_task(opened):
@@ -227,10 +254,12 @@ async def test_a_task_shows_its_last_error_until_something_succeeds(opened):
             await Stored(connection).finish([number], time.time())
         people = await Identities(opened, Usernames("", {})).people([ANN.subject])
         document = task_documents.task(await tasks.one(ANN, number), people, {}, time.time())
-        return tuple(document[name] for name in ("is_ok", "nice_status", "nice_status_details"))
+        ok, word, details = (document[name] for name in ("is_ok", "nice_status", "nice_status_details"))
+        return ok, word, details and details.rpartition(": ")[2]
 
     async with opened.write() as connection:
         await WorkerStore(connection).enrol("w", "", "here")
+        await Stored(connection).change(number, started_at=time.time())
         a, b, c = await WorkStore(connection).lease(number, "w", ["look"], True, 10, 10, time.time())
     assert await status_after() == (True, "OK", None)
     trouble = (False, "CONNECT_FAILED", "no answer")
@@ -337,6 +366,95 @@ async def test_a_paused_task_waits_and_goes_on(opened):
         await tasks.pause(admin, number, None)
         worker.wake()
         await until(lambda: over(tasks, number))
+
+
+async def test_a_task_that_a_pause_rule_holds_says_so_at_once_and_goes_on_when_it_is_lifted(opened):
+    """Rules for other users, and for other operations, hold nothing."""
+    async with opened.write() as connection:
+        for number, name in ((SITE, "tape"), (SINK, "disk")):
+            place = NewCollection(name=name, kind="local", base=f"/{name}/")
+            await CollectionStore(connection).put(number, "root", place, 0.0)
+    news, performer = Announcements[[str]](), Ready()
+    tasks, rules = Tasks(opened, news), PauseRules(opened, news)
+    kept = [
+        await rules.put("root", pause_rule(SITE, "the robot is repaired", "task_transfer_read", "task_delete")),
+        await rules.put("root", pause_rule(SINK, "only bob's", "task_transfer_write", subject="bob")),
+    ]
+    submitted = [task("/a"), task("/endless", owner="bob"), task("/free", owner="eve")]
+    a, endless, free = [(await tasks.submit(each.model_copy(update={"role": "admin"}))).task for each in submitted]
+    async with working(opened, performer) as worker:
+        news.subscribe(lambda _: worker.wake())
+        await until(lambda: has_worker(tasks, a))
+        assert await state(tasks, a) == (True, "PAUSED", "PAUSED_BY_RULE", "tape is paused since 00:00 UTC")
+        await rules.remove("root", kept[0].id)
+        await until(lambda: all_over(tasks, [a, free]))
+        held = await state(tasks, endless)
+        assert (*held[:3], held[3].partition(" since")[0]) == (True, "PAUSED", "PAUSED_BY_RULE", "disk is paused")
+        performer.begun.clear()
+        await rules.remove("root", kept[1].id)
+        await performer.begun.wait()
+        assert (await state(tasks, endless))[:2] == (False, "OK")
+        await rules.put("root", pause_rule(SITE, "again", "task_transfer_read"))
+        assert (await state(tasks, endless))[:3] == (True, "PAUSED", "PAUSED_BY_RULE")  # before any worker heard of it
+        await until(lambda: no_lanes(opened))
+
+
+def pause_rule(collection: UUID, message: str, *operations: str, subject: str | None = None) -> PauseRule:
+    fixed = {"id": uuid4(), "modified_by": "root", "created_at": 0.0, "modified_at": 0.0}
+    return PauseRule(collection_id=collection, subject=subject, message=message, operations=operations, **fixed)
+
+
+async def has_worker(tasks: Tasks, number: str) -> bool:
+    return (await tasks.one(ROOT, number)).has_worker
+
+
+async def state(tasks: Tasks, number: str) -> tuple[bool, str, str | None, str]:
+    """Return what a task says: whether it is paused, its status, and the reason with the time."""
+    known, ends = await tasks.one(ROOT, number), {str(SITE): "tape", str(SINK): "disk"}
+    people = await Identities(tasks._database, Usernames("", {})).people([known.owner])
+    document = task_documents.task(known, people, {}, 60.0)
+    found = standstill(known, ends, 60.0)
+    message = found.message.partition(": ")[0] if found else ""
+    return document["is_paused"], document["nice_status"], found and found.code, message
+
+
+async def test_a_task_without_a_worker_says_so(opened):
+    tasks = Tasks(opened, Announcements())
+    number, _ = await tasks.submit(task("/a").model_copy(update={"queue": "CERN"}))
+    assert await state(tasks, number) == (False, "Queued", "NO_WORKER", "no worker is running for the site CERN")
+    async with opened.write() as connection:
+        await WorkerStore(connection).enrol("w", "CERN", "here")
+    assert (await state(tasks, number))[2] == "TURN"
+    async with opened.write() as connection:
+        await silent(connection, "w")
+    assert (await state(tasks, number))[2] == "NO_WORKER"
+
+
+async def test_an_error_keeps_the_time_when_it_began(opened):
+    tasks = Tasks(opened, Announcements())
+    number, _ = await tasks.submit(task("/a", "/b"))
+
+    async def after(now: float, work: Work, **how: object) -> tuple[str, float | None]:
+        async with opened.write() as connection:
+            await WorkStore(connection).complete("w", [WorkResult(work, **how)], now)
+        known = await tasks.one(ANN, number)
+        return known.error_side, known.error_since
+
+    async with opened.write() as connection:
+        await WorkerStore(connection).enrol("w", "", "here")
+        a, b = await WorkStore(connection).lease(number, "w", ["look"], True, 10, 10, time.time())
+    refused = {"state": "pending", "error_code": "AUTH", "error": "530 no", "side": "source"}
+    assert await after(1000.0, a, **refused) == ("source", 1000.0)
+    assert await after(1060.0, b, **refused) == ("source", 1000.0)
+    found = standstill(await tasks.one(ANN, number), {str(SITE): "tape"}, 1100.0)
+    assert (found.message, found.since) == ("tape refuses the login since 00:16 UTC", 1000.0)
+    async with opened.write() as connection:
+        a, b = await WorkStore(connection).lease(number, "w", ["look"], True, 10, 10, 2000.0)
+    assert await after(2000.0, a, **refused | {"error_code": "NO_SPACE_LEFT", "side": "destination"}) == (
+        "destination",
+        2000.0,
+    )
+    assert await after(2001.0, b, state="succeeded") == ("", None)
 
 
 async def test_a_task_ends_at_its_deadline(opened):

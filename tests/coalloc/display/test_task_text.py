@@ -56,6 +56,7 @@ def test_the_picture_of_a_task():
         ({"faults": 1, "files_skipped": 3}, "1,000 of 2,000 files, 3 existed already, 1 fault"),
         ({"left_out": 2, "failed": 1}, "1,000 of 2,000 files, 2 skipped because of errors, 1 failed"),
         ({"waits": "cern has its 4 transfers"}, "cern has its 4 transfers"),
+        ({"waits": "cern is paused", "remedy": "wait"}, "cern is paused (wait)"),
         ({"begun": False, "files": 0, "size": 0, "done_bytes": 0}, "no worker has started it yet"),
         ({"label": None}, "cern to fnal  under way  10 s"),
         ({"label": "\x1b[2Jred\nalert"}, r"\x1b[2Jred\nalert  under way  10 s"),

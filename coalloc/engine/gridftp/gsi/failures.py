@@ -5,7 +5,7 @@ import ssl
 
 from coalloc.engine.gridftp.gsi.credential import NEW_PROXY
 from coalloc.engine.gridftp.replies import Reply
-from coalloc.errors import NotThatProtocol, PermissionRefused, SourceError, Unsupported
+from coalloc.errors import LoginRefused, NotThatProtocol, PermissionRefused, SourceError, Unsupported
 
 MODULE = re.compile(r"\bglobus_\w+: ")
 
@@ -35,15 +35,15 @@ def not_authenticated(reply: Reply, where: str) -> SourceError:
     """Return the error for a server that ended the exchange."""
     message = f"{where} refused your certificate: {_words(reply)}"
     if "expired" in message:
-        return PermissionRefused(message, NEW_PROXY)
+        return LoginRefused(message, NEW_PROXY)
     if "trusted CA" in message:
-        return PermissionRefused(message, "ask the server's admin to trust your CA, or use a certificate of another CA")
-    return PermissionRefused(message, f"read the server's message, or {NEW_PROXY}")
+        return LoginRefused(message, "ask the server's admin to trust your CA, or use a certificate of another CA")
+    return LoginRefused(message, f"read the server's message, or {NEW_PROXY}")
 
 
 def not_admitted(reply: Reply, where: str) -> SourceError:
     """Return the error for a valid certificate that the server maps to no account."""
-    return PermissionRefused(
+    return LoginRefused(
         f"{where} has no account for you: {_words(reply)}", "ask the server's admin to map your certificate's subject"
     )
 
@@ -75,7 +75,7 @@ def no_handshake(error: ssl.SSLError, where: str) -> SourceError:
         )
     reason = (error.reason or str(error)).replace("_", " ").lower()
     if re.search(r"alert.*(certificate|unknown ca)", reason):
-        return PermissionRefused(f"{where} refused your certificate: {reason}", "ask the server's admin for access")
+        return LoginRefused(f"{where} refused your certificate: {reason}", "ask the server's admin for access")
     return Unsupported(f"{where}: TLS handshake failed: {reason}", "use --engine globus-url-copy, or another replica")
 
 

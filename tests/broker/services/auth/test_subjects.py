@@ -107,7 +107,7 @@ destination details direction email endpoint_name error error_code errors file_c
 issuer key kind label leader message name nonce opened operations options outcome panel path paused permissions place
 prefix principal_type private queue ranges rationale reason received redirect_uri role route scheme scope scopes secret
 server set_aside sink site size_class source sources state status strategy submission_id task_id thing token url value
-waits was worker
+error_side successor waits was worker
 """
 """Text columns without subjects."""
 

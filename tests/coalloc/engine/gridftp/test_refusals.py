@@ -9,6 +9,7 @@ from coalloc.engine.gridftp.replies import Reply
 from coalloc.errors import (
     AlreadyThere,
     ConnectionLost,
+    LoginRefused,
     NoSpace,
     NoSuchFile,
     NotEmpty,
@@ -43,7 +44,7 @@ def test_a_server_that_is_full(code, text):
     ("code", "text", "kind"),
     [
         (421, "Idle timeout", ConnectionLost),
-        (530, "Login incorrect.", PermissionRefused),
+        (530, "Login incorrect.", LoginRefused),
         (550, "x.busy: No such file", NoSuchFile),
         (550, "too many levels of symbolic links", NoSuchFile),
         (426, "Connection closed; transfer aborted", ServerSays),

@@ -1,0 +1,69 @@
+"""The state of tasks as queries see it: the columns of a task, and whether a pause rule holds it."""
+
+from typing import Any
+
+from sqlalchemy import ColumnElement, Exists, Select, and_, func, literal, or_, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from broker.models.tasks import Options, Task
+from broker.schema.collections import pause_rules
+from broker.schema.tasks import lanes, tasks, work, workers
+from broker.storage.dialects import clock
+
+__all__ = ["held", "shown", "task_of"]
+
+SEEN = 30.0
+"""Seconds since its last heartbeat for which a worker counts as running."""
+RETRYING = (
+    select(func.count())
+    .where(work.c.task_id == tasks.c.id, work.c.state == "pending", work.c.attempt > 0)
+    .correlate(tasks)
+    .scalar_subquery()
+)
+LANES = select(func.count()).select_from(lanes).where(lanes.c.task_id == tasks.c.id).correlate(tasks).scalar_subquery()
+
+
+def held() -> Exists:
+    """Return the condition that a pause rule of one of its collections holds an active task."""
+    return _rules(pause_rules.c.id).exists()
+
+
+def shown(connection: AsyncConnection) -> list[ColumnElement[Any]]:
+    """Return the columns of `Task`."""
+    serves = or_(tasks.c.queue == "", workers.c.site == tasks.c.queue)
+    alive = select(workers.c.id).where(workers.c.seen_at > clock(connection) - SEEN, serves).correlate(tasks)
+    others = {
+        "retrying": RETRYING,
+        "priority": -tasks.c.nice,
+        "rule_collection": _first_rule(pause_rules.c.collection_id),
+        "rule_message": _first_rule(pause_rules.c.message),
+        "rule_since": _first_rule(pause_rules.c.modified_at),
+        "open_lanes": LANES,
+        "has_worker": alive.exists(),
+    }
+    return [others[name].label(name) if name in others else tasks.c[name] for name in Task._fields]
+
+
+def task_of(row: Any) -> Task:
+    """Return the task of a row with the columns of `shown`."""
+    fields = dict(row._mapping)
+    return Task(**{**fields, "options": Options.model_validate_json(fields["options"])})
+
+
+def _first_rule(column: ColumnElement[Any]) -> ColumnElement[Any]:
+    return _rules(column).order_by(pause_rules.c.created_at, pause_rules.c.id).limit(1).scalar_subquery()
+
+
+def _rules(column: ColumnElement[Any]) -> Select[Any]:
+    """Select a column of the pause rules that hold a task."""
+    reads = and_(pause_rules.c.collection_id == tasks.c.source, _pauses("task_transfer_read"))
+    writes = and_(pause_rules.c.collection_id == tasks.c.destination, _pauses("task_transfer_write"))
+    deletes = and_(pause_rules.c.collection_id == tasks.c.source, _pauses("task_delete"))
+    transfer = and_(tasks.c.kind == "TRANSFER", or_(reads, writes))
+    everybody_or_owner = or_(pause_rules.c.subject.is_(None), pause_rules.c.subject == tasks.c.owner)
+    applies = or_(transfer, and_(tasks.c.kind == "DELETE", deletes))
+    return select(column).where(tasks.c.status == "ACTIVE", everybody_or_owner, applies).correlate(tasks)
+
+
+def _pauses(operation: str) -> ColumnElement[bool]:
+    return (literal(" ") + pause_rules.c.operations + " ").contains(f" {operation} ", autoescape=True)

@@ -1,0 +1,44 @@
+"""A task whose source refuses the login: it says so, since when, and goes on when the login works again."""
+
+from pathlib import Path
+
+import pytest
+
+from broker.models.catalogue import Endpoint
+from broker.models.submissions import TaskRecord
+from broker.models.tasks import Item
+from tests.broker.worlds import Server, Servers, World, working, world_at, write
+from tests.support.scripted import ftp_server
+from tests.support.waiting import until
+
+pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)  # the facts are stored in test_work.py
+
+
+async def test_a_source_that_refuses_the_login_is_named_until_it_lets_in_again(
+    servers: Servers, database: str, tmp_path: Path
+) -> None:
+    async with world_at(servers, database, tmp_path) as world, ftp_server(PASS=b"530 Login incorrect.\r\n") as url:
+        write(world.source.root, {"a": 10})
+        await move(world, world.source, int(url.split(":")[2].partition("/")[0]))
+        async with working(world):
+            number = await world.submit("TRANSFER", [Item(source="/a", destination="/a")])
+            await until(lambda: refused(world, number))
+            task = await world.task(number)
+            collections = {str(each.id): each for each in await world.factory.collections.all()}
+            found = TaskRecord.of(task, collections, task.error_since + 60.0).standstill
+            assert found.message.startswith("source refuses the login since ")
+            assert found.since == task.error_since
+            assert "renew the credential" in found.remedy
+            await move(world, world.source, world.source.port)
+            assert (await world.over(number)).status == "SUCCEEDED"
+
+
+async def refused(world: World, number: str) -> bool:
+    return (await world.task(number)).error_code == "AUTH"
+
+
+async def move(world: World, server: Server, port: int) -> None:
+    """Give the endpoint of the source another port."""
+    where = {"scheme": "ftp", "host": server.host, "port": port, "prefix": f"{server.root}/"}
+    await world.factory.places.put_endpoint("root", Endpoint(name="source", site="here", write_priority=1, **where))
+    world.factory.places._until = 0.0
