@@ -9,13 +9,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from broker.models.callers import Caller, Role
 from broker.models.oauth import Code, Grant, Kind, TokenSource, UserLogin
 from broker.schema.access import codes, locks, tokens
+from broker.schema.timers import timers
 
-__all__ = ["GrantStore", "good"]
+__all__ = ["UNLOCKED", "GrantStore", "good"]
 
 GIVEN = ("refresh", "access")
-
-
 UNLOCKED = tokens.c.subject.not_in(select(locks.c.subject))
+"""The condition for tokens of a subject that is not locked."""
 
 
 def good(now: float) -> ColumnElement[bool]:
@@ -156,11 +156,15 @@ class GrantStore:
         return bool((await self._connection.execute(ended.returning(tokens.c.id))).all())
 
     async def forget(self, before: float) -> None:
-        """Delete tokens without children that expired before a time, except tokens that admins issued."""
+        """Delete tokens without children that expired before a time, except those that admins issued or timers use.
+
+        A timer whose token was revoked would otherwise be one whose token has only expired.
+        """
         child = tokens.alias("child")
         childless = ~select(child.c.id).where(child.c.parent_id == tokens.c.id).exists()
+        unused = ~select(timers.c.id).where(timers.c.token_id == tokens.c.id).exists()
         await self._connection.execute(
-            delete(tokens).where(tokens.c.kind != "token", tokens.c.expires_at < before, childless)
+            delete(tokens).where(tokens.c.kind != "token", tokens.c.expires_at < before, childless, unused)
         )
 
 

@@ -6,7 +6,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from broker.models.callers import AuditEntry, Caller, NewToken, TokenRecord, lesser
 from broker.models.oauth import Bearer
 from broker.schema.access import audit, clients, tokens
-from broker.storage.grants import GrantStore, good
+from broker.storage.grants import UNLOCKED, GrantStore, good
 
 __all__ = ["TokenStore"]
 
@@ -94,6 +94,16 @@ class TokenStore:
             return False
         expired = row.kind == "token" and row.expires_at is not None and row.expires_at <= now
         return row.revoked_at is not None or expired
+
+    async def limit(self, number: int) -> float | None:
+        """Return the latest time until which anything that derives from a token is valid; None for no such time."""
+        query = select(tokens.c.limit_at).where(tokens.c.id == number)
+        return (await self._connection.execute(query)).scalar()
+
+    async def withdrawn(self, number: int, now: float) -> bool:
+        """Return whether a token of timers has `ended`, no longer exists, or belongs to a locked subject."""
+        query = select(tokens.c.id).where(tokens.c.id == number, UNLOCKED)
+        return (await self._connection.execute(query)).first() is None or await self.ended(number, now)
 
     async def tokens(self) -> list[TokenRecord]:
         """Return the issued tokens and the logins, the newest first."""
