@@ -14,6 +14,7 @@ from broker.models.tasks import Options
 from broker.schema.access import locks
 from broker.schema.collections import collections, pause_rules
 from broker.schema.tasks import UNFINISHED, lanes, tasks, tunings, work
+from broker.storage.collections import CollectionStore
 from broker.storage.dialects import clock, contains
 from broker.storage.work import earliest
 
@@ -100,19 +101,27 @@ class LaneStore:
         await self._connection.execute(delete(lanes).where(lanes.c.id.in_(sorted(numbers))))
 
     async def caps(self, of: Collection[str]) -> dict[str, int | None]:
-        """Return the limit of lanes of each existing collection; None for no limit."""
+        """Return the limit of lanes of each existing collection, and of the hosts of guests; None for no limit."""
+        numbers = [*of, *(await CollectionStore(self._connection).hosts(of)).values()]
         rows = await self._connection.execute(
-            select(collections.c.id, collections.c.concurrency).where(collections.c.id.in_(list(of)))
+            select(collections.c.id, collections.c.concurrency).where(collections.c.id.in_(numbers))
         )
         return {row.id: row.concurrency for row in rows}
 
     async def paused(self, of: Collection[str]) -> dict[str, list[tuple[str | None, frozenset[str], str]]]:
-        """Return the pause rules by collection: subject (None for all), paused operations, and message of each."""
-        rows = await self._connection.execute(select(pause_rules).where(pause_rules.c.collection_id.in_(list(of))))
+        """Return the pause rules by collection: subject (None for all), paused operations, and message of each.
+
+        Those of a guest collection include those of its host.
+        """
+        hosts = await CollectionStore(self._connection).hosts(of)
+        numbers = [*of, *hosts.values()]
+        rows = await self._connection.execute(select(pause_rules).where(pause_rules.c.collection_id.in_(numbers)))
         found: dict[str, list[tuple[str | None, frozenset[str], str]]] = {}
         for row in rows:
             rule = (row.subject, frozenset(row.operations.split()), row.message)
             found.setdefault(row.collection_id, []).append(rule)
+        for guest, host in hosts.items():
+            found[guest] = [*found.get(guest, ()), *found.get(host, ())]
         return found
 
     async def reserve(self, of: Collection[str], size: int) -> float:

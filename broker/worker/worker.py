@@ -25,6 +25,7 @@ from broker.models.lanes import CollectionPair, LaneCandidate
 from broker.models.tasks import Event, Work, WorkKind
 from broker.services.forecasting.decisions import Decisions
 from broker.services.forecasting.history import Transfers
+from broker.storage.collections import CollectionStore
 from broker.storage.database import Database
 from broker.storage.dialects import read_clock
 from broker.storage.ended_tasks import LeftoverStore
@@ -73,6 +74,8 @@ class WorkerLane(NamedTuple):
     candidate: LaneCandidate
     number: int
     driver: asyncio.Task[None]
+    shared: object = None
+    """The rights in guest collections with which it was opened (`OwnerRights.shared`)."""
 
 
 class Worker:
@@ -210,7 +213,11 @@ class Worker:
         self._unconfirmed.clear()
 
     async def _obey(self) -> None:
-        """Stop the lanes of tasks that have ended, are paused, or have a collection where they are paused."""
+        """Stop the lanes of tasks that have ended, are paused, or have a collection where they are paused.
+
+        Lanes with guest collections also stop when the rights there change, so that guests lose access at once. A lane
+        that is opened later gets the new rights.
+        """
         lanes = dict(self._lanes)
         if not lanes:
             return
@@ -218,8 +225,15 @@ class Worker:
         async with self._database.read() as connection:
             stopped = await TaskStore(connection).stopped({lane.candidate.task for lane in lanes.values()})
             rules = await LaneStore(connection).paused(ends)
+            changed = {
+                number
+                for number, lane in lanes.items()
+                if lane.shared is not None and lane.shared != (await OwnerRights.of(connection, lane.candidate)).shared
+            }
         left = [
-            number for number, lane in lanes.items() if lane.candidate.task in stopped or _paused(lane.candidate, rules)
+            number
+            for number, lane in lanes.items()
+            if number in changed or lane.candidate.task in stopped or _paused(lane.candidate, rules)
         ]
         await self._stop(left)
 
@@ -253,11 +267,12 @@ class Worker:
             lanes = LaneStore(connection)
             await lanes.alone()
             now = await read_clock(connection)
-            choice, tuned = await self._choose(lanes, now)
+            choice, tuned = await self._choose(lanes, CollectionStore(connection), now)
             await lanes.say(choice.waits)
             if choice.candidate is None:
                 return None
-            if reason := (await OwnerRights.of(connection, choice.candidate)).refusal():
+            rights = await OwnerRights.of(connection, choice.candidate)
+            if reason := rights.refusal():
                 await _denied(connection, choice.candidate.task, reason, now)
                 self.wake()
                 return None
@@ -265,12 +280,14 @@ class Worker:
             if not choice.candidate.started:
                 await TaskStore(connection).note([(choice.candidate.task, _started(choice.candidate, tuned, now))])
         driver = asyncio.create_task(self._drive(choice.candidate, number))
-        self._lanes[number] = WorkerLane(choice.candidate, number, driver)
+        self._lanes[number] = WorkerLane(choice.candidate, number, driver, rights.shared)
         self._unconfirmed.add(choice.candidate.task)
         driver.add_done_callback(lambda _: self._driven(number))
         return choice.candidate
 
-    async def _choose(self, lanes: LaneStore, now: float) -> tuple[LaneChoice, Mapping[CollectionPair, int]]:
+    async def _choose(
+        self, lanes: LaneStore, stored: CollectionStore, now: float
+    ) -> tuple[LaneChoice, Mapping[CollectionPair, int]]:
         """Choose the next task; exclude tasks with all requested lanes, so that their owners' next tasks get a turn."""
         passed = set(self._idle)
         waits: dict[str, str] = {}
@@ -280,7 +297,9 @@ class Worker:
             rules = await lanes.paused(ends)
             running = [each for each in candidates if not _paused(each, rules)]
             tuned = await self._tuner.limits(lanes, {each.pair for each in running})
-            choice = choose(running, await lanes.open(), await lanes.caps(ends), tuned)
+            open_lanes = await lanes.open()
+            hosts = await stored.hosts(ends | {end for lane in open_lanes for end in lane.pair})
+            choice = choose(running, open_lanes, await lanes.caps(ends), tuned, hosts)
             waits.update(choice.waits)
             if choice.candidate or not choice.content:
                 return choice._replace(waits=waits), tuned

@@ -8,6 +8,7 @@ from broker.handlers.globus import (
     not_offered,
     operations,
     pausing,
+    shares,
     submit,
     tasks,
     timers,
@@ -16,6 +17,6 @@ from broker.handlers.globus.errors import error
 
 __all__ = ["error", "routes"]
 
-MODULES = (submit, tasks, operations, endpoints, access_rules, bookmarks, endpoint_manager, pausing, timers)
+MODULES = (submit, tasks, operations, endpoints, shares, access_rules, bookmarks, endpoint_manager, pausing, timers)
 ROUTERS = (*(module.router for module in MODULES), not_offered.transfer, not_offered.router)
 routes = [route for router in ROUTERS for route in router.routes]

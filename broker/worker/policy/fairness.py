@@ -6,6 +6,7 @@ files do not delay other users; then the nearest deadline; then the oldest task.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from broker.models.lanes import CollectionPair, LaneCandidate, OpenLane
@@ -26,14 +27,16 @@ def choose(
     lanes: Sequence[OpenLane],
     caps: Mapping[str, int | None],
     tuned: Mapping[CollectionPair, int],
+    hosts: Mapping[str, str] = MappingProxyType({}),
 ) -> LaneChoice:
     """Choose the task to open a lane for.
 
     :param caps: highest number of lanes of each existing collection; None for no limit
     :param tuned: highest number of lanes of each pair of collections
+    :param hosts: hosts of guest collections, whose limits count the lanes of their guests, too
     """
     by_owner, by_pair = Counter(lane.owner for lane in lanes), Counter(lane.pair for lane in lanes)
-    by_collection = Counter(end for lane in lanes for end in set(lane.pair) if end)
+    by_collection = Counter(end for lane in lanes for end in {hosts.get(end, end) for end in lane.pair} if end)
     by_task = Counter(lane.task for lane in lanes)
     waits: dict[str, str] = {}
     content: set[str] = set()
@@ -42,7 +45,7 @@ def choose(
         return (-each.priority, by_owner[each.owner], each.deadline, each.requested_at)
 
     for each in sorted(candidates, key=order):
-        full = _full(each, by_collection, caps)
+        full = _full([hosts.get(end, end) for end in each.pair if end], by_collection, caps)
         requested_lanes = each.options.perf_cc
         if full:
             waits[each.task] = full
@@ -58,9 +61,9 @@ def choose(
     return LaneChoice(None, waits, frozenset(content))
 
 
-def _full(each: LaneCandidate, lanes: Mapping[str, int], caps: Mapping[str, int | None]) -> str:
+def _full(ends: Sequence[str], lanes: Mapping[str, int], caps: Mapping[str, int | None]) -> str:
     """Return the reason why a task's collections allow no further lane; an empty string if they allow one."""
-    for end in filter(None, each.pair):
+    for end in ends:
         cap = caps.get(end)
         if cap is not None and lanes.get(end, 0) >= cap:
             return f"collection {end} has {cap} running transfers, which is its limit"

@@ -143,6 +143,10 @@ reader    GET    /endpoint/{endpoint_id}/access/{rule_id}
 transfer  PUT    /endpoint/{endpoint_id}/access/{rule_id}
 transfer  DELETE /endpoint/{endpoint_id}/access/{rule_id}
 transfer  POST   /endpoint
+transfer  POST   /shared_endpoint
+transfer  DELETE /endpoint/{endpoint_id}
+reader    GET    /endpoint/{endpoint_id}/my_shared_endpoint_list
+reader    GET    /endpoint/{endpoint_id}/shared_endpoint_list
 transfer  PUT    /endpoint/{endpoint_id}/subscription
 transfer  PUT    /endpoint/{endpoint_id}/subscription_admin_verified
 reader    GET    /bookmark_list
