@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from broker.errors import Conflict, NotFound
 from broker.models.catalogue import Endpoint
 from broker.models.collections import AccessRule, Bookmark, Collection, NewCollection, PauseRule, SharedFolder
-from broker.schema.access import identities
+from broker.schema.access import identities, locks
 from broker.schema.catalogue import endpoints
 from broker.schema.collections import (
     access_rules,
@@ -29,6 +29,7 @@ __all__ = ["CollectionFolder", "CollectionStore", "Limited"]
 GUEST = "guest"
 """The kind of rows of guest collections; as models, they have the kind of their host."""
 FIELDS = [collections.c[name] for name in Collection.model_fields if name not in ("endpoint", "share")]
+LOCKED = select(locks.c.subject)
 HOSTS = collections.alias("hosts")
 AS_HOST = ("kind", "site", "credential")
 """Columns whose values a guest collection has from its host."""
@@ -69,13 +70,14 @@ class CollectionStore:
         self._connection = connection
 
     async def all(self, numbers: Some[str] | None = None) -> list[Collection]:
-        """Return all collections by name, or those with these ids."""
+        """Return all collections by name, or those with these ids, without guest collections of locked subjects."""
         joined = collections.outerjoin(shares, shares.c.collection_id == collections.c.id)
         joined = joined.outerjoin(HOSTS, HOSTS.c.id == shares.c.host_id)
         at = func.coalesce(HOSTS.c.endpoint_id, collections.c.endpoint_id)
         query = select(*FIELDS, endpoints.c.name.label("endpoint"), *SHARED)
         query = query.select_from(joined.outerjoin(endpoints, endpoints.c.id == at)).order_by(collections.c.name)
-        query = query.where(or_(collections.c.kind != GUEST, shares.c.host_id.is_not(None)))
+        shared = and_(shares.c.host_id.is_not(None), collections.c.owner.not_in(LOCKED))
+        query = query.where(or_(collections.c.kind != GUEST, shared))
         chosen = query if numbers is None else query.where(collections.c.id.in_(list(numbers)))
         return [_collection(row) for row in await self._connection.execute(chosen)]
 
@@ -129,15 +131,14 @@ class CollectionStore:
         Guest collections are left out, since their owners have no rights of owners in the catalogue.
         """
         where = [endpoints.c[name] for name in ("scheme", "host", "port", "prefix")]
-        fields = FIELDS
         found = []
-        for row in await self._connection.execute(select(*fields, *where).join_from(collections, endpoints)):
+        for row in await self._connection.execute(select(*FIELDS, *where).join_from(collections, endpoints)):
             values = dict(row._mapping)
             at = Endpoint.model_construct(**{column.name: values.pop(column.name) for column in where})
             found.append(
                 CollectionFolder(Collection.model_construct(**{**values, "id": UUID(row.id), "endpoint": None}), at)
             )
-        former = select(*fields, former_folders.c.host, former_folders.c.folder).join_from(collections, former_folders)
+        former = select(*FIELDS, former_folders.c.host, former_folders.c.folder).join_from(collections, former_folders)
         for row in await self._connection.execute(former):
             values = dict(row._mapping)
             at = Endpoint.model_construct(scheme="ftp", host=values.pop("host"), port=None, prefix=values.pop("folder"))

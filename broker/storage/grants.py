@@ -11,11 +11,12 @@ from broker.models.oauth import Code, Grant, Kind, TokenSource, UserLogin
 from broker.schema.access import codes, locks, tokens
 from broker.schema.timers import timers
 
-__all__ = ["UNLOCKED", "GrantStore", "good"]
+__all__ = ["GrantStore", "good"]
 
 GIVEN = ("refresh", "access")
+
+
 UNLOCKED = tokens.c.subject.not_in(select(locks.c.subject))
-"""The condition for tokens of a subject that is not locked."""
 
 
 def good(now: float) -> ColumnElement[bool]:

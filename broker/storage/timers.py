@@ -8,6 +8,7 @@ from sqlalchemy import and_, delete, func, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.models.timers import Schedule, Timer, TimerRun, TimerTransfer
+from broker.schema.access import locks
 from broker.schema.tasks import tasks
 from broker.schema.timers import timer_runs, timers
 from broker.storage.dialects import clock
@@ -21,7 +22,8 @@ MOST = 1000
 """Most timers in a list."""
 AT_ONCE = 100
 """Most due timers in one answer."""
-WAITING = and_(timers.c.next_run.is_not(None), timers.c.stopped.is_(None))
+LOCKED = select(locks.c.subject)
+WAITING = and_(timers.c.next_run.is_not(None), timers.c.stopped.is_(None), timers.c.owner.not_in(LOCKED))
 UNFINISHED = (
     select(timer_runs.c.number)
     .join(tasks, tasks.c.id == timer_runs.c.task_id)

@@ -6,7 +6,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from broker.models.callers import AuditEntry, Caller, NewToken, TokenRecord, lesser
 from broker.models.oauth import Bearer
 from broker.schema.access import audit, clients, tokens
-from broker.storage.grants import UNLOCKED, GrantStore, good
+from broker.storage.grants import GrantStore, good
 
 __all__ = ["TokenStore"]
 
@@ -101,8 +101,8 @@ class TokenStore:
         return (await self._connection.execute(query)).scalar()
 
     async def withdrawn(self, number: int, now: float) -> bool:
-        """Return whether a token of timers has `ended`, no longer exists, or belongs to a locked subject."""
-        query = select(tokens.c.id).where(tokens.c.id == number, UNLOCKED)
+        """Return whether a token of timers has `ended`, or no longer exists, as tokens of deleted clients do."""
+        query = select(tokens.c.id).where(tokens.c.id == number)
         return (await self._connection.execute(query)).first() is None or await self.ended(number, now)
 
     async def tokens(self) -> list[TokenRecord]:

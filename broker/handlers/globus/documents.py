@@ -112,7 +112,7 @@ def endpoint(
         "description": collection.description,
         "entity_type": entity_type(collection),
         "shareable": collection.sharing,
-        "host_endpoint_id": str(share.host) if share else None,
+        "host_endpoint_id": str(share.host) if share and mine else None,
         "sharing_target_root_path": share.folder if share and mine else None,
         "owner_id": people.id(collection.owner),
         "owner_string": collection.owner,

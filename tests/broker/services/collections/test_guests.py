@@ -18,8 +18,8 @@ from tests.broker.services.conftest import World, grant, somebody
 from tests.support.waiting import until
 
 GLOBUS = "/v0.10"
-BIG = 30_000_000
-RATE = 2_000_000
+BIG = 10_000_000
+RATE = 500_000
 
 
 class Sharing(NamedTuple):
@@ -124,6 +124,22 @@ async def test_a_guest_uses_the_shared_directory_and_nothing_else(sharing):
     assert not (sharing.root / "renamed").exists()
 
 
+async def test_the_root_of_a_share_stays_and_a_pause_of_the_host_holds(sharing):
+    await sharing.allow("rw")
+    for old, new in (("/", "/d/x"), ("/", "/../y"), ("/d", "/"), ("/d", "/../../d")):
+        body = {"old_path": old, "new_path": new}
+        answer = await sharing.bob.post(f"{GLOBUS}/operation/endpoint/{sharing.guest}/rename", json=body)
+        assert answer.status_code in (400, 502), answer.text
+    body = {"DATA_TYPE": "delete", "submission_id": str(uuid4()), "endpoint": sharing.guest, "recursive": True}
+    assert (await sharing.bob.post(f"{GLOBUS}/delete", json={**body, "DATA": [{"path": "/"}]})).status_code == 400
+    assert (sharing.root / "pub" / "x" / "d" / "a").exists()
+    pause = {"message": "a moment", "endpoint_id": sharing.host, "pause_ls": True}
+    assert (await sharing.admin.post(f"{GLOBUS}/endpoint_manager/pause_rule", json=pause)).status_code == 201
+    assert await sharing.ask(sharing.bob, "ls", "/") == 409
+    rules = await sharing.bob.get(f"{GLOBUS}/endpoint/{sharing.guest}/my_effective_pause_rule_list")
+    assert [each["endpoint_id"] for each in rules.json()["DATA"]] == [sharing.guest]
+
+
 async def test_links_lead_no_guest_out(sharing):
     await sharing.allow("rw")
     shared = sharing.root / "pub" / "x"
@@ -137,8 +153,7 @@ async def test_links_lead_no_guest_out(sharing):
         assert await sharing.ask(sharing.bob, "stat", path) == 403
         assert await sharing.ask(sharing.bob, "mkdir", path + "/n") == 403
         assert await sharing.ask(sharing.bob, "rename", path) == 403
-    for path in ("/out/s", "/file"):
-        assert await sharing.copied(sharing.guest, path, sharing.sink, "/stolen") == "PERMISSION_DENIED"
+    assert await sharing.copied(sharing.guest, "/file", sharing.sink, "/stolen") == "PERMISSION_DENIED"
     assert await sharing.ask(sharing.bob, "ls", "/in/") == 200
     entries = (await sharing.bob.get(f"{GLOBUS}/operation/endpoint/{sharing.guest}/ls")).json()["DATA"]
     shown = {each["name"]: (each["type"], each["link_target"]) for each in entries}
@@ -147,30 +162,23 @@ async def test_links_lead_no_guest_out(sharing):
     assert (sharing.root / "secret" / "s").read_bytes() == b"of secret/s"
 
 
-@pytest.mark.parametrize("moved", ["pub/x", "pub"])
-async def test_a_shared_directory_that_becomes_a_link_is_closed(sharing, moved):
+async def test_a_shared_directory_that_becomes_a_link_is_closed(sharing):
     """Ann could write /pub by other means, and let the guest collection lead to what she may not read."""
     await sharing.allow("rw")
-    (sharing.root / moved).rename(sharing.root / "away")
     (sharing.root / "secret" / "x").mkdir()
     (sharing.root / "secret" / "x" / "s").write_bytes(b"x")
-    (sharing.root / moved).symlink_to(sharing.root / "secret")
-    for who in (sharing.bob, sharing.ann):
-        for operation, path in (("ls", "/"), ("stat", "/s"), ("stat", "/"), ("mkdir", "/n"), ("rename", "/s")):
-            assert await sharing.ask(who, operation, path) == 403, (operation, path)
-    assert await sharing.copied(sharing.guest, "/s", sharing.sink, "/stolen") == "PERMISSION_DENIED"
-    assert sorted(each.name for each in (sharing.root / "secret").iterdir()) == ["s", "x"]
-
-
-async def test_the_root_of_a_share_stays(sharing):
-    await sharing.allow("rw")
-    for old, new in (("/", "/d/x"), ("/", "/../y"), ("/d", "/"), ("/d", "/../../d")):
-        body = {"old_path": old, "new_path": new}
-        answer = await sharing.bob.post(f"{GLOBUS}/operation/endpoint/{sharing.guest}/rename", json=body)
-        assert answer.status_code in (400, 502), answer.text
-    body = {"DATA_TYPE": "delete", "submission_id": str(uuid4()), "endpoint": sharing.guest, "recursive": True}
-    assert (await sharing.bob.post(f"{GLOBUS}/delete", json={**body, "DATA": [{"path": "/"}]})).status_code == 400
-    assert (sharing.root / "pub" / "x" / "d" / "a").exists()
+    for moved in ("pub/x", "pub"):
+        place, away = sharing.root / moved, sharing.root / "away"
+        place.rename(away)
+        place.symlink_to(sharing.root / "secret")
+        for who in (sharing.bob, sharing.ann):
+            for operation, path in (("ls", "/"), ("stat", "/s"), ("stat", "/"), ("mkdir", "/n"), ("rename", "/s")):
+                assert await sharing.ask(who, operation, path) == 403, (operation, path)
+        assert await sharing.copied(sharing.guest, "/s", sharing.sink, "/stolen") == "PERMISSION_DENIED"
+        assert sorted(each.name for each in (sharing.root / "secret").iterdir()) == ["s", "x"]
+        place.unlink()
+        away.rename(place)
+    assert await sharing.ask(sharing.bob, "ls", "/") == 200
 
 
 async def test_only_what_one_may_read_is_shared_and_no_share_is_shared_again(sharing):
@@ -210,13 +218,7 @@ async def test_guests_have_no_more_than_the_sharer_has_now(sharing):
     assert await sharing.ask(sharing.bob, "ls", "/") == 403
 
 
-async def test_a_pause_of_the_host_holds_for_its_guests(sharing):
-    await sharing.allow("rw")
-    pause = {"message": "a moment", "endpoint_id": sharing.host, "pause_ls": True}
-    assert (await sharing.admin.post(f"{GLOBUS}/endpoint_manager/pause_rule", json=pause)).status_code == 201
-    assert await sharing.ask(sharing.bob, "ls", "/") == 409
-
-
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("taken", ["rule", "share", "grant of the sharer"])
 async def test_access_ends_at_once_in_the_middle_of_a_task(sharing, taken):
     rule = await sharing.allow("r")

@@ -26,7 +26,6 @@ from broker.storage.grants import GrantStore
 from tests.broker.conftest import Broker
 from tests.broker.oauth.conftest import Program
 from tests.broker.services.conftest import World, grant, somebody
-from tests.broker.worlds import ANN
 from tests.support.waiting import until
 from tests.support.workers import way
 
@@ -68,13 +67,15 @@ class Timing(NamedTuple):
     async def ran(self, number: str, runs: int) -> dict[str, Any]:
         """Return a timer after this many runs, whose tasks are over."""
 
-        async def settled() -> dict[str, Any] | None:
-            await self.run()
-            job = await self.job(number)
-            over = all(each["run_status"] in ("succeeded", "failed") for each in job["results"]["data"])
-            return job if job["n_runs"] >= runs and over else None
+        async def settled() -> bool:
+            async with self.broker.factory.database.read() as connection:
+                ran = await connection.execute(sa.text("SELECT runs FROM timers WHERE id = :id"), {"id": number})
+                active = await connection.execute(sa.text("SELECT count(*) FROM tasks WHERE status = 'ACTIVE'"))
+                return ran.scalar_one() >= runs and not active.scalar_one()
 
-        job = await until(settled)
+        await self.run()
+        await until(settled)
+        job = await self.job(number)
         assert job["n_runs"] == runs
         return job
 
@@ -121,208 +122,14 @@ async def test_a_timer_runs_once_and_is_kept_with_its_result(timing):
     await timing.run()
     assert await timing.tasks(number) == 1
     assert (await timing.ann.post(f"/jobs/{number}/pause")).status_code == 409
-
-
-async def test_a_timer_ends_after_its_number_of_runs(timing):
-    number = await timing.create(hourly(end={"condition": "iterations", "iterations": 2}))
-    first = await timing.ran(number, 1)
-    assert first["status"] == "loaded"
-    assert first["schedule"]["end"] == {"condition": "iterations", "count": 2}
-    await timing.run()
-    assert await timing.tasks(number) == 1  # the second is not due yet
-    await timing.step(HOUR)
-    assert (await timing.ran(number, 2))["status"] == "ended"
-    await timing.step(HOUR)
-    await timing.run()
-    assert await timing.tasks(number) == 2
-
-
-async def test_missed_runs_are_made_up_for_by_one_that_keeps_the_schedule(timing):
-    number = await timing.create(hourly())
-    await timing.ran(number, 1)
-    await timing.step(10.5 * HOUR)
-    job = await timing.ran(number, 2)
-    gap = _seconds(job["next_run"]) - time.time()
-    assert 0 < gap < HOUR / 2 + 60
-    assert (_seconds(job["next_run"]) - _seconds(job["start"])) % HOUR == 0
-
-
-@pytest.mark.parametrize(("late", "runs"), [(HOUR / 2, 2), (2 * HOUR, 1)])
-async def test_no_run_begins_long_after_the_end(timing, late, runs):
-    end = {"condition": "time", "datetime": _text(time.time() + 1.5 * HOUR)}
-    number = await timing.create(hourly(end=end))
-    await timing.ran(number, 1)
-    await timing.step(1.5 * HOUR + late)
-    assert (await timing.ran(number, runs))["status"] == "ended"
-
-
-async def test_a_clock_that_is_set_back_repeats_no_run_and_stops_no_timer_for_long(timing):
-    number = await timing.create(hourly())
-    await timing.ran(number, 1)
-    before = await timing.job(number)
-    await timing.step(-5 * HOUR)
-    await timing.run()
-    assert await timing.tasks(number) == 1
-    assert _seconds((await timing.job(number))["next_run"]) - _seconds(before["next_run"]) == pytest.approx(5 * HOUR, 2)
-    await timing.step(-100 * DAY)  # the clock was far ahead, such as before it was first set
-    await timing.run()
-    assert await timing.tasks(number) == 1
-    assert _seconds((await timing.job(number))["next_run"]) < time.time() + 101 * DAY
-    await timing.step(105 * DAY)
-    await timing.ran(number, 2)
-
-
-async def test_a_clock_that_was_years_ahead_leaves_the_timer_on_its_schedule(timing):
-    number = await timing.create(hourly())
-    await timing.step(1000 * DAY)
-    await timing.ran(number, 1)
-    async with timing.broker.factory.database.write() as connection:  # only the clock goes back, not the start
-        await connection.execute(sa.text("UPDATE timers SET next_run = next_run + 86400e3, last_ran_at = 86400e5"))
-    await timing.run()
-    assert 0 < _seconds((await timing.job(number))["next_run"]) - time.time() <= HOUR
-    await timing.step(HOUR)
-    await timing.ran(number, 2)
-
-
-async def test_a_run_waits_until_the_task_of_the_one_before_is_over(timing):
-    number = await timing.create(hourly())
-    pause = {"message": "a moment", "endpoint_id": timing.ends["source_endpoint"]}
-    rule = (await timing.admin.post("/v0.10/endpoint_manager/pause_rule", json=pause)).json()["id"]
-    await timing.run()
-    await timing.step(3 * HOUR)
-    await timing.run()
-    assert await timing.tasks(number) == 1
-    assert (await timing.job(number))["activity"]["code"] == "run_in_progress"
-    await timing.admin.delete(f"/v0.10/endpoint_manager/pause_rule/{rule}")
-    await timing.ran(number, 2)
-
-
-async def test_several_processes_carry_out_each_run_once(timing, database):
-    numbers = [await timing.create(hourly()) for _ in range(4)]
-    factories = [Factory.of(Settings(database), compiled=False) for _ in range(4)]
-    await asyncio.gather(*(each.timer_runs.run_due() for each in factories for _ in range(2)))
-    await timing.run()
-    assert [await timing.tasks(each) for each in numbers] == [1, 1, 1, 1]
-    assert {(await timing.job(each))["n_runs"] for each in numbers} == {1}
-    await asyncio.gather(*(each.database.close() for each in factories))
-
-
-@ON_POSTGRESQL
-@pytest.mark.parametrize("commits", [True, False])
-async def test_a_process_that_dies_between_claim_and_answer_neither_loses_nor_doubles_a_run(
-    timing, database, tmp_path, commits
-):
-    """Its connection ends after the task was inserted: before its COMMIT, or after it, but before the answer."""
-    async with way(database, tmp_path) as path:
-        dying = Factory.of(Settings(path.database), compiled=False)
-        number = await timing.create({"type": "once", "datetime": _text(time.time() + HOUR)})
-        path.lose(b"INSERT INTO timer_runs", commits=commits)
-        await timing.broker.factory.timers.pause(ANN, UUID(number))  # so that no other process takes it first
-        await timing.step(2 * HOUR)
-        async with timing.broker.factory.database.write() as connection:
-            await connection.execute(sa.text("UPDATE timers SET stopped = NULL"))
-        with suppress(Unavailable):
-            await dying.timer_runs.run_due()
-        await dying.database.close()
-    await timing.ran(number, 1)
-    assert await timing.tasks(number) == 1
-
-
-async def test_a_grant_that_was_taken_back_fails_the_run_and_the_timer_says_so(timing):
-    number = await timing.create(hourly())
-    rules = (await timing.admin.get("/broker/v1/collections/to/rules")).json()["rules"]
-    await timing.ran(number, 1)
-    await timing.admin.delete(f"/broker/v1/collections/to/rules/{rules[0]['id']}")
-    await timing.step(HOUR)
-    job = await timing.ran(number, 2)
-    assert (job["n_errors"], job["status"], await timing.tasks(number)) == (1, "loaded", 1)
-    failed = job["results"]["data"][0]
-    assert (failed["run_status"], failed["resource_id"], failed["status"]) == ("failed", None, 403)
-    assert timing.ends["destination_endpoint"] in failed["errors"]["detail"]
-    await grant(timing.admin, "to", "ann", "rw")
-    await timing.step(HOUR)
-    job = await timing.ran(number, 3)
-    assert (job["n_errors"], job["results"]["data"][0]["run_status"]) == (1, "succeeded")
-
-
-async def test_a_revoked_token_stops_the_timer_until_its_owner_resumes_it(timing):
     made, _ = await timing.broker.factory.clients.make("tests", "program", None)
-    issued = await timing.broker.factory.tokens.issue("tests", NewToken(subject="ann", role="transfer"))
-    given = (await Program(timing.broker, made.id, None).login(issued.token, scope=TIMER))[TIMERS]["access_token"]
-    number = await timing.create(hourly(), timing.broker.with_headers({"Authorization": f"Bearer {given}"}))
-    await timing.ran(number, 1)
-    assert (await timing.admin.delete(f"/broker/v1/tokens/{issued.id}")).status_code == 204
-    await timing.step(HOUR)
-    await timing.run()
-    job = await timing.job(number)
-    assert (job["status"], job["next_run"], await timing.tasks(number)) == ("inactive", None, 1)
-    assert job["inactive_reason"]["cause"] == "globus_auth_requirements"
-    assert "revoked" in job["inactive_reason"]["detail"]["authorization_parameters"]["session_message"]
-    answer = await timing.ann.post(f"/jobs/{number}/resume", json={})
-    assert answer.json() == {"message": f"Successfully resumed job {number}."}
-    await timing.ran(number, 2)
+    secret = (await timing.broker.factory.tokens.issue("tests", NewToken(subject="ann", role="transfer"))).token
+    given = await Program(timing.broker, made.id, None).login(secret, scope=ALL)
+    only = {"Authorization": f"Bearer {given['transfer.api.globus.org']['access_token']}"}
+    await timing.create(hourly(), timing.broker.with_headers(only), 401)
 
 
-async def test_a_revoked_client_stays_revoked_when_its_tokens_are_cleared_away(timing):
-    client, secret = await timing.broker.factory.clients.make("tests", "robot", "transfer")
-    for name in ("from here", "to"):
-        await grant(timing.admin, name, "robot", "rw")
-    answer = await Program(timing.broker, client.id, secret).ask(grant_type="client_credentials", scope=TIMER)
-    robot = timing.broker.with_headers({"Authorization": f"Bearer {answer.json()['access_token']}"})
-    number = await timing.create({"type": "once", "datetime": _text(time.time() + HOUR)}, robot)
-    await timing.broker.factory.clients.revoke("tests", client.id)
-    async with timing.broker.factory.database.write() as connection:
-        await GrantStore(connection).forget(time.time() + 400 * DAY)
-    await timing.step(2 * HOUR)
-    await timing.run()
-    async with timing.broker.factory.database.read() as connection:
-        stopped = (await connection.execute(sa.text("SELECT stopped FROM timers"))).scalar()
-    assert (stopped, await timing.tasks(number)) == ("credentials", 0)
-
-
-async def test_a_role_from_an_identity_provider_does_not_last_longer_than_its_login(timing):
-    number = await timing.create(hourly())
-    async with timing.broker.factory.database.write() as connection:
-        await connection.execute(sa.text("UPDATE timers SET limit_at = :at"), {"at": time.time() + 2 * HOUR})
-    await timing.ran(number, 1)
-    await timing.step(3 * HOUR)
-    await timing.run()
-    assert ((await timing.job(number))["status"], await timing.tasks(number)) == ("inactive", 1)
-
-
-async def test_users_see_and_change_their_own_timers_only(timing):
-    number = await timing.create(hourly())
-    bob = await somebody(timing.broker, "bob")
-    for other in (bob, timing.admin):
-        assert (await other.get("/jobs/")).json() == {"jobs": []}
-        requests = [("GET", ""), ("PATCH", ""), ("DELETE", ""), ("POST", "/pause"), ("POST", "/resume")]
-        for method, path in requests:
-            body = json.dumps({"name": "mine"}) if method == "PATCH" else None
-            json_type = {"Content-Type": "application/json"}
-            answer = await other.request(method, f"/jobs/{number}{path}", content=body, headers=json_type)
-            assert (answer.status_code, answer.json()["code"]) == (404, "TimerNotFound"), answer.text
-    assert [each["name"] for each in (await timing.ann.get("/jobs/")).json()["jobs"]] == ["nightly"]
-    await timing.create(hourly(), bob, 404)  # bob has no rights in these collections
-
-
-async def test_a_timer_is_paused_resumed_renamed_and_deleted(timing):
-    number = await timing.create(hourly())
-    await timing.ran(number, 1)
-    assert (await timing.ann.post(f"/jobs/{number}/pause")).json()["message"] == f"Successfully paused job {number}."
-    await timing.step(5 * HOUR)
-    await timing.run()
-    job = await timing.job(number)
-    assert (job["status"], job["inactive_reason"]["cause"], job["n_runs"]) == ("inactive", "user", 1)
-    assert (await timing.ann.patch(f"/jobs/{number}", json={"name": "weekly"})).json()["name"] == "weekly"
-    await timing.ann.post(f"/jobs/{number}/resume")
-    await timing.ran(number, 2)  # the missed run
-    assert (await timing.ann.delete(f"/jobs/{number}")).json()["status"] == "deleted"
-    await timing.step(HOUR)
-    await timing.run()
-    assert (await timing.tasks(number), (await timing.ann.get("/jobs/")).json()) == (2, {"jobs": []})
-
-
-async def test_wrong_timers_are_refused(timing):
+async def test_wrong_timers_are_refused_and_those_of_others_are_hidden(timing):
     past = _text(time.time() - HOUR)
     wrong: list[dict[str, Any]] = [
         {"type": "weekly"},
@@ -345,14 +152,196 @@ async def test_wrong_timers_are_refused(timing):
         assert "not offered by this broker" in answer.json()["message"]
     timer = {"timer_type": "transfer", "schedule": {"type": "once"}, "body": timing.transfer(deadline=past)}
     assert "deadline" in (await timing.ann.post("/v2/timer", json={"timer": timer})).json()["message"]
+    number = await timing.create(hourly())
+    bob = await somebody(timing.broker, "bob")
+    for other in (bob, timing.admin):
+        assert (await other.get("/jobs/")).json() == {"jobs": []}
+        requests = [("GET", ""), ("PATCH", ""), ("DELETE", ""), ("POST", "/pause"), ("POST", "/resume")]
+        for method, path in requests:
+            body = json.dumps({"name": "mine"}) if method == "PATCH" else None
+            json_type = {"Content-Type": "application/json"}
+            answer = await other.request(method, f"/jobs/{number}{path}", content=body, headers=json_type)
+            assert (answer.status_code, answer.json()["code"]) == (404, "TimerNotFound"), answer.text
+    assert [each["name"] for each in (await timing.ann.get("/jobs/")).json()["jobs"]] == ["nightly"]
+    await timing.create(hourly(), bob, 404)  # bob has no rights in these collections
 
 
-async def test_a_token_for_transfers_alone_makes_no_timer(timing):
+async def test_a_timer_ends_after_its_number_of_runs_and_makes_up_for_missed_ones_by_one(timing):
+    number = await timing.create(hourly(end={"condition": "iterations", "iterations": 2}))
+    first = await timing.ran(number, 1)
+    assert first["status"] == "loaded"
+    assert first["schedule"]["end"] == {"condition": "iterations", "count": 2}
+    await timing.run()
+    assert await timing.tasks(number) == 1  # the second is not due yet
+    await timing.step(HOUR)
+    assert (await timing.ran(number, 2))["status"] == "ended"
+    await timing.step(HOUR)
+    await timing.run()
+    assert await timing.tasks(number) == 2
+    await timing.ann.delete(f"/jobs/{number}")
+    number = await timing.create(hourly())
+    await timing.ran(number, 1)
+    await timing.step(10.5 * HOUR)
+    job = await timing.ran(number, 2)
+    gap = _seconds(job["next_run"]) - time.time()
+    assert 0 < gap < HOUR / 2 + 60
+    assert (_seconds(job["next_run"]) - _seconds(job["start"])) % HOUR == 0
+    await timing.ann.delete(f"/jobs/{number}")
+    number = await timing.create(hourly())
+    await timing.ran(number, 1)
+    assert (await timing.ann.post(f"/jobs/{number}/pause")).json()["message"] == f"Successfully paused job {number}."
+    await timing.step(5 * HOUR)
+    await timing.run()
+    job = await timing.job(number)
+    assert (job["status"], job["inactive_reason"]["cause"], job["n_runs"]) == ("inactive", "user", 1)
+    assert (await timing.ann.patch(f"/jobs/{number}", json={"name": "weekly"})).json()["name"] == "weekly"
+    await timing.ann.post(f"/jobs/{number}/resume")
+    await timing.ran(number, 2)  # the missed run
+    assert (await timing.ann.delete(f"/jobs/{number}")).json()["status"] == "deleted"
+    await timing.step(HOUR)
+    await timing.run()
+    assert (await timing.tasks(number), (await timing.ann.get("/jobs/")).json()) == (2, {"jobs": []})
+
+
+async def test_a_clock_that_is_set_back_repeats_no_run_and_stops_no_timer_for_long(timing):
+    number = await timing.create(hourly())
+    await timing.ran(number, 1)
+    before = await timing.job(number)
+    await timing.step(-5 * HOUR)
+    await timing.run()
+    assert await timing.tasks(number) == 1
+    assert _seconds((await timing.job(number))["next_run"]) - _seconds(before["next_run"]) == pytest.approx(5 * HOUR, 2)
+    await timing.step(-100 * DAY)  # the clock was far ahead, such as before it was first set
+    await timing.run()
+    assert await timing.tasks(number) == 1
+    assert _seconds((await timing.job(number))["next_run"]) < time.time() + 101 * DAY
+    await timing.step(105 * DAY)
+    await timing.ran(number, 2)
+    await timing.ann.delete(f"/jobs/{number}")
+    number = await timing.create(hourly())
+    await timing.step(1000 * DAY)
+    await timing.ran(number, 1)
+    async with timing.broker.factory.database.write() as connection:  # only the clock goes back, not the start
+        await connection.execute(sa.text("UPDATE timers SET next_run = next_run + 86400e3, last_ran_at = 86400e5"))
+    await timing.run()
+    assert 0 < _seconds((await timing.job(number))["next_run"]) - time.time() <= HOUR
+    await timing.step(HOUR)
+    await timing.ran(number, 2)
+
+
+async def test_a_grant_that_was_taken_back_fails_the_run_and_the_timer_says_so(timing):
+    number = await timing.create(hourly())
+    rules = (await timing.admin.get("/broker/v1/collections/to/rules")).json()["rules"]
+    await timing.ran(number, 1)
+    await timing.admin.delete(f"/broker/v1/collections/to/rules/{rules[0]['id']}")
+    await timing.step(HOUR)
+    job = await timing.ran(number, 2)
+    assert (job["n_errors"], job["status"], await timing.tasks(number)) == (1, "loaded", 1)
+    failed = job["results"]["data"][0]
+    assert (failed["run_status"], failed["resource_id"], failed["status"]) == ("failed", None, 403)
+    assert timing.ends["destination_endpoint"] in failed["errors"]["detail"]
+    await grant(timing.admin, "to", "ann", "rw")
+    await timing.step(HOUR)
+    job = await timing.ran(number, 3)
+    assert (job["n_errors"], job["results"]["data"][0]["run_status"]) == (1, "succeeded")
+    await timing.ann.delete(f"/jobs/{number}")
+    number = await timing.create(hourly())
+    pause = {"message": "a moment", "endpoint_id": timing.ends["source_endpoint"]}
+    rule = (await timing.admin.post("/v0.10/endpoint_manager/pause_rule", json=pause)).json()["id"]
+    await timing.run()
+    await timing.step(3 * HOUR)
+    await timing.run()
+    assert await timing.tasks(number) == 1
+    assert (await timing.job(number))["activity"]["code"] == "run_in_progress"
+    await timing.admin.delete(f"/v0.10/endpoint_manager/pause_rule/{rule}")
+    await timing.ran(number, 2)
+
+
+async def test_a_revoked_credential_stops_the_timer_until_its_owner_resumes_it(timing):
     made, _ = await timing.broker.factory.clients.make("tests", "program", None)
-    secret = (await timing.broker.factory.tokens.issue("tests", NewToken(subject="ann", role="transfer"))).token
-    given = await Program(timing.broker, made.id, None).login(secret, scope=ALL)
-    only = {"Authorization": f"Bearer {given['transfer.api.globus.org']['access_token']}"}
-    await timing.create(hourly(), timing.broker.with_headers(only), 401)
+    issued = await timing.broker.factory.tokens.issue("tests", NewToken(subject="ann", role="transfer"))
+    given = (await Program(timing.broker, made.id, None).login(issued.token, scope=TIMER))[TIMERS]["access_token"]
+    number = await timing.create(hourly(), timing.broker.with_headers({"Authorization": f"Bearer {given}"}))
+    await timing.ran(number, 1)
+    assert (await timing.admin.delete(f"/broker/v1/tokens/{issued.id}")).status_code == 204
+    await timing.step(HOUR)
+    await timing.run()
+    job = await timing.job(number)
+    assert (job["status"], job["next_run"], await timing.tasks(number)) == ("inactive", None, 1)
+    assert job["inactive_reason"]["cause"] == "globus_auth_requirements"
+    assert "revoked" in job["inactive_reason"]["detail"]["authorization_parameters"]["session_message"]
+    answer = await timing.ann.post(f"/jobs/{number}/resume", json={})
+    assert answer.json() == {"message": f"Successfully resumed job {number}."}
+    await timing.ran(number, 2)
+    await timing.ann.delete(f"/jobs/{number}")
+    number = await timing.create(hourly())
+    async with timing.broker.factory.database.write() as connection:
+        await connection.execute(sa.text("UPDATE timers SET limit_at = :at"), {"at": time.time() + 2 * HOUR})
+    await timing.ran(number, 1)
+    await timing.step(3 * HOUR)
+    await timing.run()
+    assert ((await timing.job(number))["status"], await timing.tasks(number)) == ("inactive", 1)
+    await timing.ann.delete(f"/jobs/{number}")
+    client, secret = await timing.broker.factory.clients.make("tests", "robot", "transfer")
+    for name in ("from here", "to"):
+        await grant(timing.admin, name, "robot", "rw")
+    answer = await Program(timing.broker, client.id, secret).ask(grant_type="client_credentials", scope=TIMER)
+    robot = timing.broker.with_headers({"Authorization": f"Bearer {answer.json()['access_token']}"})
+    number = await timing.create({"type": "once", "datetime": _text(time.time() + HOUR)}, robot)
+    await timing.broker.factory.clients.revoke("tests", client.id)
+    async with timing.broker.factory.database.write() as connection:
+        await GrantStore(connection).forget(time.time() + 400 * DAY)
+    await timing.step(2 * HOUR)
+    await timing.run()
+    async with timing.broker.factory.database.read() as connection:
+        stopped = (await connection.execute(sa.text("SELECT stopped FROM timers"))).scalar_one()
+    assert (stopped, await timing.tasks(number)) == ("credentials", 0)
+
+
+async def test_no_run_begins_long_after_the_end(timing):
+    for late, runs in ((HOUR / 2, 2), (2 * HOUR, 1)):
+        end = {"condition": "time", "datetime": _text(time.time() + 1.5 * HOUR)}
+        number = await timing.create(hourly(end=end))
+        await timing.ran(number, 1)
+        await timing.step(1.5 * HOUR + late)
+        assert (await timing.ran(number, runs))["status"] == "ended"
+
+
+async def test_several_processes_carry_out_each_run_once(timing, database):
+    numbers = [await timing.create(hourly()) for _ in range(4)]
+    factories = [Factory.of(Settings(database), compiled=False) for _ in range(4)]
+    await asyncio.gather(*(each.timer_runs.run_due() for each in factories for _ in range(2)))
+    await timing.run()
+    assert [await timing.tasks(each) for each in numbers] == [1, 1, 1, 1]
+    assert {(await timing.job(each))["n_runs"] for each in numbers} == {1}
+    await asyncio.gather(*(each.database.close() for each in factories))
+
+
+@ON_POSTGRESQL
+async def test_a_process_that_dies_between_claim_and_answer_neither_loses_nor_doubles_a_run(timing, database, tmp_path):
+    """Its connection ends after the task was inserted: before its COMMIT, or after it, but before the answer."""
+    numbers = []
+    for commits in (True, False):
+        folder = tmp_path / str(commits)
+        folder.mkdir()
+        async with way(database, folder) as path:
+            dying = Factory.of(Settings(path.database), compiled=False)
+            path.lose(b"INSERT INTO timer_runs", commits=commits)
+            while not path.lost.is_set():  # another process may be faster
+                numbers.append(await _due(timing))
+                with suppress(Unavailable):
+                    await dying.timer_runs.run_due()
+            await dying.database.close()
+    for number in numbers:
+        await timing.ran(number, 1)
+        assert await timing.tasks(number) == 1
+
+
+async def _due(timing: Timing) -> str:
+    """Create a timer that is due."""
+    number = await timing.create({"type": "once", "datetime": _text(time.time() + HOUR)})
+    await timing.step(2 * HOUR)
+    return str(number)
 
 
 def _text(moment: float) -> str:
