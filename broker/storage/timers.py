@@ -23,6 +23,8 @@ MOST = 1000
 AT_ONCE = 100
 """Most due timers in one answer."""
 LOCKED = select(locks.c.subject)
+DECIDING = ("owner", "role", "token_id", "limit_at", "next_run", "runs")
+"""Columns on which the run of a timer depends."""
 WAITING = and_(timers.c.next_run.is_not(None), timers.c.stopped.is_(None), timers.c.owner.not_in(LOCKED))
 UNFINISHED = (
     select(timer_runs.c.number)
@@ -77,7 +79,7 @@ class TimerStore:
 
     async def claim(self, timer: Timer) -> bool:
         """Lock a due timer until the transaction ends; return whether it is unchanged and no other process has it."""
-        same = [timers.c[name] == getattr(timer, name) for name in ("runs", "next_run")]
+        same = [timers.c[name].is_not_distinct_from(getattr(timer, name)) for name in DECIDING]
         query = select(timers.c.id).where(timers.c.id == str(timer.id), *same, WAITING, ~UNFINISHED)
         locked = query.with_for_update(of=timers, skip_locked=True)
         return (await self._connection.execute(locked)).first() is not None
