@@ -45,7 +45,7 @@ def choose(
         return (-each.priority, by_owner[each.owner], each.deadline, each.requested_at)
 
     for each in sorted(candidates, key=order):
-        full = _full([hosts.get(end, end) for end in each.pair if end], by_collection, caps)
+        full = _full({end: hosts.get(end, end) for end in each.pair if end}, by_collection, caps)
         requested_lanes = each.options.perf_cc
         if full:
             waits[each.task] = full
@@ -61,10 +61,13 @@ def choose(
     return LaneChoice(None, waits, frozenset(content))
 
 
-def _full(ends: Sequence[str], lanes: Mapping[str, int], caps: Mapping[str, int | None]) -> str:
-    """Return the reason why a task's collections allow no further lane; an empty string if they allow one."""
-    for end in ends:
-        cap = caps.get(end)
-        if cap is not None and lanes.get(end, 0) >= cap:
+def _full(ends: Mapping[str, str], lanes: Mapping[str, int], caps: Mapping[str, int | None]) -> str:
+    """Return the reason why a task's collections allow no further lane; an empty string if they allow one.
+
+    :param ends: the task's collections, each with the one whose limit applies: itself, or its host
+    """
+    for end, limited in ends.items():
+        cap = caps.get(limited)
+        if cap is not None and lanes.get(limited, 0) >= cap:
             return f"collection {end} has {cap} running transfers, which is its limit"
     return ""
