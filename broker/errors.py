@@ -10,7 +10,8 @@
     ├── NotFound           404
     │   ├── NoCollection   404
     │   ├── NoTask         404
-    │   └── NoBookmark     404
+    │   ├── NoBookmark     404
+    │   └── NoTimer        404
     ├── Conflict           409  the request contradicts the stored state
     │   └── Paused         409  an admin has paused the operation
     ├── Outdated           412  the resource has changed since the caller read it
@@ -38,6 +39,7 @@ __all__ = [
     "NoCollection",
     "NoRole",
     "NoTask",
+    "NoTimer",
     "NotFound",
     "NotGranted",
     "OAuthRefused",
@@ -150,6 +152,10 @@ class NoTask(NotFound):
 
 class NoBookmark(NotFound):
     """A bookmark that the caller does not have."""
+
+
+class NoTimer(NotFound):
+    """A timer that the caller does not have."""
 
 
 class Conflict(BrokerError):

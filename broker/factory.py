@@ -39,6 +39,8 @@ from broker.services.planning.plans import Plans
 from broker.services.tasks.notices import Notices
 from broker.services.tasks.submissions import Submissions
 from broker.services.tasks.tasks import Tasks
+from broker.services.tasks.timer_runs import TimerRuns
+from broker.services.tasks.timers import Timers
 from broker.services.tasks.watching import Pace, Watching
 from broker.storage.database import Database, addressed
 from broker.subprocesses import Budget, SeparateProcess, Turns
@@ -103,6 +105,8 @@ class Factory(NamedTuple):
     pause_rules: PauseRules
     tasks: Tasks
     submissions: Submissions
+    timers: Timers
+    timer_runs: TimerRuns
     watching: Watching
     notices: Notices | None
     trees: Trees
@@ -134,6 +138,7 @@ class Factory(NamedTuple):
         transfers = Transfers(database, places, quotas, new_transfers)
         replicas = Replicas(database, places, forecasting, settings)
         collections, tasks = Collections(database), Tasks(database, new_work)
+        submissions = Submissions(collections, tasks)
         return cls(
             settings,
             database,
@@ -164,7 +169,9 @@ class Factory(NamedTuple):
             Bookmarks(database),
             PauseRules(database, new_work),
             tasks,
-            Submissions(collections, tasks),
+            submissions,
+            Timers(database, submissions),
+            TimerRuns(database, submissions, tasks),
             Watching(database),
             Notices(database, settings.hook) if settings.hook else None,
             Trees(database, places, settings),

@@ -103,6 +103,7 @@ async def _running(factory: Factory) -> AsyncIterator[None]:
 def _beside(factory: Factory) -> Iterator[Coroutine[Any, Any, None]]:
     yield factory.forecasting.watch()
     yield factory.watching.look()
+    yield factory.timer_runs.keep_running()
     yield keep_giving_back()
     yield factory.places.log_opened()
     for follower in followers_of(factory):

@@ -17,7 +17,7 @@ from broker.dependencies.tags import matched, tagged
 from broker.errors import Forbidden, Insufficient, TooManyRequests, Unauthenticated
 from broker.factory import Factory
 from broker.models.callers import Caller, Role
-from broker.models.oauth import ALL, KNOWN, TRANSFER, VIEW_CONSENTS, VIEW_IDENTITIES, VIEW_IDENTITY_SET, Bearer
+from broker.models.oauth import ALL, KNOWN, TIMER, TRANSFER, VIEW_CONSENTS, VIEW_IDENTITIES, VIEW_IDENTITY_SET, Bearer
 
 __all__ = [
     "Admin",
@@ -32,6 +32,8 @@ __all__ = [
     "RoutePolicy",
     "Sent",
     "Still",
+    "TimerReader",
+    "TimerUser",
     "Transferrer",
     "checked",
 ]
@@ -223,6 +225,8 @@ Issuer = Annotated[Caller, Depends(RoutePolicy("admin", issued=True))]
 Named = Annotated[Caller, Depends(RoutePolicy("reader", ("openid",)))]
 Identified = Annotated[Caller, Depends(RoutePolicy("reader", (VIEW_IDENTITIES, VIEW_IDENTITY_SET, "openid")))]
 Consenting = Annotated[Caller, Depends(RoutePolicy("reader", (VIEW_CONSENTS, VIEW_IDENTITY_SET, "openid")))]
+TimerReader = Annotated[Caller, Depends(RoutePolicy("reader", (TIMER,)))]
+TimerUser = Annotated[Caller, Depends(RoutePolicy("transfer", (TIMER,)))]
 Still = Annotated[Callable[[], Awaitable[bool]], Depends(_still)]
 """A function that returns whether the caller may still use the route; streams call it at each heartbeat."""
 Sent = Annotated[Bearer, Depends(_sent)]

@@ -48,6 +48,9 @@ others = [*ga4gh.router.routes, *oauth.routes, *globus.routes, *reports.routes, 
 UNLIMITED = frozenset(f"{root}{OWN}{path}" for root in ("", "/v0.10") for path in bulk.PATHS + transfers.PATHS)
 TAKING_MANY = ("/transfers", "/decisions", "/forecasts", "/plans", "/replicas/resolve", "/tasks")
 MANY = frozenset(
-    [*(f"{root}{OWN}{path}" for root in ("", "/v0.10") for path in TAKING_MANY), "/v0.10/transfer", "/v0.10/delete"]
+    [
+        *(f"{root}{OWN}{path}" for root in ("", "/v0.10") for path in TAKING_MANY),
+        *("/v0.10/transfer", "/v0.10/delete", *globus.timers.PATHS),
+    ]
 )
 """Paths that accept thousands of entries in one request."""

@@ -40,7 +40,7 @@ async def collections(caller: Reader, services: Services) -> CollectionPage:
 
 
 def _document(seen: VisibleCollection, caller: Caller) -> Collection | UsableCollection:
-    if seen.managed_by(caller):
+    if seen.managed_by(caller) and (seen.collection.share is None or caller.may("admin")):
         return seen.collection
     return UsableCollection(**{name: getattr(seen.collection, name) for name in UsableCollection.model_fields})
 

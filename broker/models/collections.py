@@ -19,6 +19,7 @@ __all__ = [
     "PauseRule",
     "Permissions",
     "PrincipalType",
+    "SharedFolder",
     "Title",
     "UsableCollection",
 ]
@@ -47,7 +48,7 @@ class NewCollection(Wire):
 
     `credential` is the name of a credential in the workers' configuration. `concurrency` limits the number of transfers
     at once, and `rate` the bytes per second from and to the directory, for all workers and all collections of this
-    directory together.
+    directory together. `sharing` allows users to share directories as guest collections, for kind `gridftp`.
     """
 
     name: Title
@@ -57,6 +58,7 @@ class NewCollection(Wire):
     site: SinkName = ""
     description: Remark = ""
     credential: SinkName = ""
+    sharing: bool = False
     concurrency: Annotated[int, Field(ge=1, le=1000)] | None = None
     rate: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
 
@@ -71,15 +73,31 @@ class NewCollection(Wire):
     def _whole(self) -> Self:
         if (self.endpoint is not None) != (self.kind == "gridftp"):
             raise ValueError("collections of kind gridftp have an endpoint, others do not")
+        if self.sharing and self.kind != "gridftp":
+            raise ValueError("only collections of kind gridftp can have sharing")
         return self
 
 
+class SharedFolder(Wire):
+    """The directory that a guest collection shares.
+
+    `host` is the collection with the directory, `base` the host's directory, and `folder` the path in the host, with a
+    slash at its end. `allowed` is whether the host still allows sharing.
+    """
+
+    host: UUID
+    base: str
+    folder: str
+    allowed: bool
+
+
 class Collection(NewCollection):
-    """An existing collection."""
+    """An existing collection. A guest collection has a `share`, and its location is that of the shared directory."""
 
     id: UUID
     owner: str
     created_at: Moment
+    share: SharedFolder | None = None
 
 
 class UsableCollection(Wire):

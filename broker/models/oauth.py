@@ -14,6 +14,7 @@ __all__ = [
     "OPENID",
     "PAGES",
     "SCOPES",
+    "TIMER",
     "TRANSFER",
     "VIEW_CONSENTS",
     "VIEW_IDENTITIES",
@@ -43,7 +44,8 @@ VIEW_IDENTITIES = f"{URN}{AUTH}:view_identities"
 VIEW_IDENTITY_SET = f"{URN}{AUTH}:view_identity_set"
 VIEW_CONSENTS = f"{URN}{AUTH}:view_consents"
 ALL = f"{URN}{TRANSFER}:all"
-SCOPES = (*OPENID, VIEW_IDENTITY_SET, VIEW_CONSENTS, ALL)
+TIMER = f"{URL}{TIMERS}/timer"
+SCOPES = (*OPENID, VIEW_IDENTITY_SET, VIEW_CONSENTS, ALL, TIMER)
 """Scopes that permit something at this broker, and the default of clients that request no scope."""
 KNOWN: Mapping[str, str] = {
     **dict.fromkeys((*OPENID, VIEW_IDENTITY_SET, VIEW_CONSENTS, VIEW_IDENTITIES), AUTH),
@@ -52,7 +54,7 @@ KNOWN: Mapping[str, str] = {
     f"{URN}groups.api.globus.org:view_my_groups_and_memberships": "groups.api.globus.org",
     f"{URN}search.api.globus.org:all": "search.api.globus.org",
     f"{URN}search.api.globus.org:search": "search.api.globus.org",
-    f"{URL}{TIMERS}/timer": TIMERS,
+    TIMER: TIMERS,
     **{
         f"{URL}{FLOWS}/{name}": "flows.globus.org"
         for name in ("all", "manage_flows", "view_flows", "run", "run_status", "run_manage")

@@ -1,11 +1,11 @@
 """Globus collections, with their access rules, bookmarks and pause rules."""
 
-from sqlalchemy import Boolean, Column, Double, ForeignKey, Index, Integer, Table, Text, UniqueConstraint
+from sqlalchemy import Boolean, Column, Double, ForeignKey, Index, Integer, Table, Text, UniqueConstraint, false
 
 from broker.schema.base import ACTOR, HELD, METADATA, MOMENT, NAME
 from broker.schema.catalogue import endpoints
 
-__all__ = ["access_rules", "bookmarks", "collections", "credential_places", "former_folders", "pause_rules"]
+__all__ = ["access_rules", "bookmarks", "collections", "credential_places", "former_folders", "pause_rules", "shares"]
 
 collections = Table(
     "collections",
@@ -19,11 +19,25 @@ collections = Table(
     Column("owner", Text, nullable=False, info=HELD),
     Column("description", Text, nullable=False),
     Column("credential", Text, nullable=False),
+    Column("sharing", Boolean, nullable=False, server_default=false()),  # whether users may share its directories
     Column("concurrency", Integer),
     Column("rate", Double),
     Column("rate_until", MOMENT, nullable=False),  # time until which its `rate` is used up
     Column("created_at", MOMENT, nullable=False),
 )
+
+shares = Table(
+    "shares",
+    METADATA,
+    Column("collection_id", ForeignKey(collections.c.id, ondelete="CASCADE"), primary_key=True),
+    Column("host_id", ForeignKey(collections.c.id, ondelete="CASCADE"), nullable=False),
+    Column("folder", Text, nullable=False),  # path in the host, with a slash at its end
+    Index(None, "host_id"),
+)
+"""The shared directories of guest collections, whose rows have the kind `guest` and no location of their own.
+
+A row of kind `guest` without a share, as a host leaves it that is deleted, is no collection.
+"""
 
 credential_places = Table(
     "credential_places",

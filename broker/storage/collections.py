@@ -8,10 +8,10 @@ from uuid import UUID
 from sqlalchemy import Row, and_, delete, func, or_, outerjoin, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from broker.errors import NotFound
+from broker.errors import Conflict, NotFound
 from broker.models.catalogue import Endpoint
-from broker.models.collections import AccessRule, Bookmark, Collection, NewCollection, PauseRule
-from broker.schema.access import identities
+from broker.models.collections import AccessRule, Bookmark, Collection, NewCollection, PauseRule, SharedFolder
+from broker.schema.access import identities, locks
 from broker.schema.catalogue import endpoints
 from broker.schema.collections import (
     access_rules,
@@ -20,11 +20,24 @@ from broker.schema.collections import (
     credential_places,
     former_folders,
     pause_rules,
+    shares,
 )
 from broker.storage.dialects import insert
 
 __all__ = ["CollectionFolder", "CollectionStore", "Limited"]
 
+GUEST = "guest"
+"""The kind of rows of guest collections; as models, they have the kind of their host."""
+FIELDS = [collections.c[name] for name in Collection.model_fields if name not in ("endpoint", "share")]
+LOCKED = select(locks.c.subject)
+HOSTS = collections.alias("hosts")
+AS_HOST = ("kind", "site", "credential")
+"""Columns whose values a guest collection has from its host."""
+SHARED = [
+    shares.c.host_id,
+    shares.c.folder,
+    *(HOSTS.c[name].label(f"host_{name}") for name in (*AS_HOST, "base", "sharing")),
+]
 RULE = [access_rules.c[name] for name in AccessRule.model_fields]
 NAMED = func.coalesce(identities.c.subject, access_rules.c.principal).label("principal")
 BOOKMARK = [bookmarks.c[name] for name in Bookmark.model_fields]
@@ -57,21 +70,55 @@ class CollectionStore:
         self._connection = connection
 
     async def all(self, numbers: Some[str] | None = None) -> list[Collection]:
-        """Return all collections by name, or those with these ids."""
-        fields = [collections.c[name] for name in Collection.model_fields if name != "endpoint"]
-        joined = select(*fields, endpoints.c.name.label("endpoint")).outerjoin(endpoints).order_by(collections.c.name)
-        chosen = joined if numbers is None else joined.where(collections.c.id.in_(list(numbers)))
-        rows = await self._connection.execute(chosen)
-        return [Collection.model_construct(**{**row._mapping, "id": UUID(row.id)}) for row in rows]
+        """Return all collections by name, or those with these ids, without guest collections of locked subjects."""
+        joined = collections.outerjoin(shares, shares.c.collection_id == collections.c.id)
+        joined = joined.outerjoin(HOSTS, HOSTS.c.id == shares.c.host_id)
+        at = func.coalesce(HOSTS.c.endpoint_id, collections.c.endpoint_id)
+        query = select(*FIELDS, endpoints.c.name.label("endpoint"), *SHARED)
+        query = query.select_from(joined.outerjoin(endpoints, endpoints.c.id == at)).order_by(collections.c.name)
+        shared = and_(shares.c.host_id.is_not(None), collections.c.owner.not_in(LOCKED))
+        query = query.where(or_(collections.c.kind != GUEST, shared))
+        chosen = query if numbers is None else query.where(collections.c.id.in_(list(numbers)))
+        return [_collection(row) for row in await self._connection.execute(chosen)]
+
+    async def around(self, numbers: Some[str]) -> tuple[dict[str, Collection], dict[str, list[AccessRule]]]:
+        """Return the collections with these ids and the hosts of guest collections among them, with all their rules."""
+        found = {str(each.id): each for each in await self.all(numbers)}
+        hosts = {str(each.share.host) for each in found.values() if each.share} - found.keys()
+        found |= {str(each.id): each for each in await self.all(hosts)} if hosts else {}
+        return found, await self.rules(found.keys())
+
+    async def hosts(self, numbers: Some[str]) -> dict[str, str]:
+        """Return the hosts of the guest collections among these collections, by id."""
+        rows = await self._connection.execute(select(shares).where(shares.c.collection_id.in_(list(numbers))))
+        return {row.collection_id: row.host_id for row in rows}
+
+    async def share(self, guest: Collection, host: UUID, folder: str) -> None:
+        """Add a guest collection for a directory of a collection.
+
+        :raises Conflict: when a collection has this name
+        """
+        values = guest.model_dump(exclude={"share", "endpoint"}) | {"id": str(guest.id), "kind": GUEST}
+        once = insert(self._connection, collections).values({**values, "base": "/", "rate_until": 0.0})
+        added = once.on_conflict_do_nothing(index_elements=["name"]).returning(collections.c.id)
+        if (await self._connection.execute(added)).scalar() is None:
+            raise Conflict(f"there is a collection {guest.name} already", "choose another name")
+        row = {"collection_id": str(guest.id), "host_id": str(host), "folder": folder}
+        await self._connection.execute(shares.insert().values(row))
+
+    async def describe(self, number: UUID, description: str) -> None:
+        """Change the description of a collection."""
+        chosen = collections.update().where(collections.c.id == str(number))
+        await self._connection.execute(chosen.values(description=description))
 
     async def owns(self, subject: str) -> bool:
-        """Return whether this subject owns any collection."""
-        query = select(collections.c.id).where(collections.c.owner == subject).limit(1)
+        """Return whether this subject owns any collection other than guest collections."""
+        query = select(collections.c.id).where(collections.c.owner == subject, collections.c.kind != GUEST).limit(1)
         return (await self._connection.execute(query)).first() is not None
 
     async def at(self, endpoint: str) -> list[Collection]:
-        """Return all collections at an endpoint, by name."""
-        return [each for each in await self.all() if each.endpoint == endpoint]
+        """Return all collections at an endpoint, by name, without guest collections."""
+        return [each for each in await self.all() if each.endpoint == endpoint and each.share is None]
 
     async def ends(self) -> dict[str, tuple[str | None, str]]:
         """Return the endpoint (None without one) and the stated site of each collection, by id."""
@@ -79,17 +126,19 @@ class CollectionStore:
         return {row.id: (row.name, row.site) for row in await self._connection.execute(joined)}
 
     async def folders(self) -> list[CollectionFolder]:
-        """Return the directories of all collections at endpoints, and former directories that non-admins moved."""
+        """Return the directories of all collections at endpoints, and former directories that non-admins moved.
+
+        Guest collections are left out, since their owners have no rights of owners in the catalogue.
+        """
         where = [endpoints.c[name] for name in ("scheme", "host", "port", "prefix")]
-        fields = [collections.c[name] for name in Collection.model_fields if name != "endpoint"]
         found = []
-        for row in await self._connection.execute(select(*fields, *where).join_from(collections, endpoints)):
+        for row in await self._connection.execute(select(*FIELDS, *where).join_from(collections, endpoints)):
             values = dict(row._mapping)
             at = Endpoint.model_construct(**{column.name: values.pop(column.name) for column in where})
             found.append(
                 CollectionFolder(Collection.model_construct(**{**values, "id": UUID(row.id), "endpoint": None}), at)
             )
-        former = select(*fields, former_folders.c.host, former_folders.c.folder).join_from(collections, former_folders)
+        former = select(*FIELDS, former_folders.c.host, former_folders.c.folder).join_from(collections, former_folders)
         for row in await self._connection.execute(former):
             values = dict(row._mapping)
             at = Endpoint.model_construct(scheme="ftp", host=values.pop("host"), port=None, prefix=values.pop("folder"))
@@ -128,6 +177,7 @@ class CollectionStore:
         """Create a collection, or change the one with this name; return its id.
 
         :raises NotFound: when the endpoint does not exist
+        :raises Conflict: when a guest collection has this name
         """
         endpoint = None
         if new.endpoint is not None:
@@ -139,14 +189,19 @@ class CollectionStore:
         made = {"id": str(number), "owner": owner, "created_at": now, "rate_until": 0.0, "endpoint_id": endpoint}
         once = insert(self._connection, collections).values(**values, **made)
         changes = {name: once.excluded[name] for name in (*values, "endpoint_id") if name != "name"}
-        put = once.on_conflict_do_update(index_elements=["name"], set_=changes).returning(collections.c.id)
-        return UUID((await self._connection.execute(put)).scalar_one())
+        put = once.on_conflict_do_update(index_elements=["name"], set_=changes, where=collections.c.kind != GUEST)
+        changed = (await self._connection.execute(put.returning(collections.c.id))).scalar()
+        if changed is None:
+            raise Conflict(f"{new.name} is a guest collection", "choose another name, or delete it first")
+        return UUID(changed)
 
     async def remove(self, number: UUID) -> None:
-        """Delete a collection.
+        """Delete a collection, and the guest collections that share its directories.
 
         :raises NotFound: when it does not exist
         """
+        guests = select(shares.c.collection_id).where(shares.c.host_id == str(number))
+        await self._connection.execute(delete(collections).where(collections.c.id.in_(guests)))
         done = await self._connection.execute(delete(collections).where(collections.c.id == str(number)))
         if not done.rowcount:
             raise NotFound(f"there is no collection {number}", "choose one listed by GET /broker/v1/collections")
@@ -229,6 +284,18 @@ class CollectionStore:
         """Remove a pause rule; return whether it existed."""
         done = await self._connection.execute(delete(pause_rules).where(pause_rules.c.id == number))
         return bool(done.rowcount)
+
+
+def _collection(row: Any) -> Collection:
+    """Return the collection of a row; a guest collection is the shared directory of its host."""
+    values = {**row._mapping, "id": UUID(row.id)}
+    shared = {column.name: values.pop(column.name) for column in SHARED}
+    if shared["host_id"] is not None:
+        base, folder = shared["host_base"], shared["folder"]
+        share = SharedFolder(host=UUID(shared["host_id"]), base=base, folder=folder, allowed=shared["host_sharing"])
+        values |= {name: shared[f"host_{name}"] for name in AS_HOST}
+        values |= {"base": base.rstrip("/") + folder, "share": share}
+    return Collection.model_construct(**values)
 
 
 def _url(row: Row[Any]) -> str:

@@ -9,6 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from broker.models.callers import Caller, Role
 from broker.models.oauth import Code, Grant, Kind, TokenSource, UserLogin
 from broker.schema.access import codes, locks, tokens
+from broker.schema.timers import timers
 
 __all__ = ["GrantStore", "good"]
 
@@ -166,16 +167,18 @@ class GrantStore:
         return bool((await self._connection.execute(ended.returning(tokens.c.id))).all())
 
     async def forget(self, before: float) -> None:
-        """Delete tokens without children that expired before a time, except tokens that admins issued.
+        """Delete tokens without children that expired before a time, except those that admins issued or timers use.
 
-        Successors of tokens that were spent before this time are deleted, too.
+        A timer whose token was revoked would otherwise be one whose token has only expired. Successors of tokens that
+        were spent before this time are deleted, too.
         """
         spent = and_(tokens.c.successor.is_not(None), tokens.c.revoked_at < before)
         await self._connection.execute(update(tokens).where(spent).values(successor=None))
         child = tokens.alias("child")
         childless = ~select(child.c.id).where(child.c.parent_id == tokens.c.id).exists()
+        unused = ~select(timers.c.id).where(timers.c.token_id == tokens.c.id).exists()
         await self._connection.execute(
-            delete(tokens).where(tokens.c.kind != "token", tokens.c.expires_at < before, childless)
+            delete(tokens).where(tokens.c.kind != "token", tokens.c.expires_at < before, childless, unused)
         )
 
 

@@ -14,6 +14,7 @@ from broker.models.tasks import Options
 from broker.schema.access import locks
 from broker.schema.collections import collections
 from broker.schema.tasks import UNFINISHED, lanes, tasks, tunings, turns, work
+from broker.storage.collections import CollectionStore
 from broker.storage.dialects import clock, contains
 from broker.storage.task_state import held
 from broker.storage.work import earliest
@@ -118,9 +119,10 @@ class LaneStore:
         await self._connection.execute(delete(lanes).where(lanes.c.id.in_(sorted(numbers))))
 
     async def caps(self, of: Collection[str]) -> dict[str, int | None]:
-        """Return the limit of lanes of each existing collection; None for no limit."""
+        """Return the limit of lanes of each existing collection, and of the hosts of guests; None for no limit."""
+        numbers = [*of, *(await CollectionStore(self._connection).hosts(of)).values()]
         rows = await self._connection.execute(
-            select(collections.c.id, collections.c.concurrency).where(collections.c.id.in_(list(of)))
+            select(collections.c.id, collections.c.concurrency).where(collections.c.id.in_(numbers))
         )
         return {row.id: row.concurrency for row in rows}
 

@@ -6,7 +6,7 @@ from sqlalchemy import ColumnElement, Exists, Select, and_, func, literal, or_, 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.models.tasks import Options, Task
-from broker.schema.collections import pause_rules
+from broker.schema.collections import pause_rules, shares
 from broker.schema.tasks import lanes, tasks, work, workers
 from broker.storage.dialects import clock
 
@@ -56,13 +56,19 @@ def _first_rule(column: ColumnElement[Any]) -> ColumnElement[Any]:
 
 def _rules(column: ColumnElement[Any]) -> Select[Any]:
     """Select a column of the pause rules that hold a task."""
-    reads = and_(pause_rules.c.collection_id == tasks.c.source, _pauses("task_transfer_read"))
-    writes = and_(pause_rules.c.collection_id == tasks.c.destination, _pauses("task_transfer_write"))
-    deletes = and_(pause_rules.c.collection_id == tasks.c.source, _pauses("task_delete"))
+    reads = and_(_covers(tasks.c.source), _pauses("task_transfer_read"))
+    writes = and_(_covers(tasks.c.destination), _pauses("task_transfer_write"))
+    deletes = and_(_covers(tasks.c.source), _pauses("task_delete"))
     transfer = and_(tasks.c.kind == "TRANSFER", or_(reads, writes))
     everybody_or_owner = or_(pause_rules.c.subject.is_(None), pause_rules.c.subject == tasks.c.owner)
     applies = or_(transfer, and_(tasks.c.kind == "DELETE", deletes))
     return select(column).where(tasks.c.status == "ACTIVE", everybody_or_owner, applies).correlate(tasks)
+
+
+def _covers(collection: ColumnElement[Any]) -> ColumnElement[bool]:
+    """Return whether a rule is for a collection: its own, or one of its host if it is a guest collection."""
+    host = select(shares.c.host_id).where(shares.c.collection_id == collection).correlate(tasks).scalar_subquery()
+    return or_(pause_rules.c.collection_id == collection, pause_rules.c.collection_id == host)
 
 
 def _pauses(operation: str) -> ColumnElement[bool]:

@@ -95,6 +95,16 @@ class TokenStore:
         expired = row.kind == "token" and row.expires_at is not None and row.expires_at <= now
         return row.revoked_at is not None or expired
 
+    async def limit(self, number: int) -> float | None:
+        """Return the latest time until which anything that derives from a token is valid; None for no such time."""
+        query = select(tokens.c.limit_at).where(tokens.c.id == number)
+        return (await self._connection.execute(query)).scalar()
+
+    async def withdrawn(self, number: int, now: float) -> bool:
+        """Return whether a token of timers has `ended`, or no longer exists, as tokens of deleted clients do."""
+        query = select(tokens.c.id).where(tokens.c.id == number)
+        return (await self._connection.execute(query)).first() is None or await self.ended(number, now)
+
     async def tokens(self) -> list[TokenRecord]:
         """Return the issued tokens and the logins, the newest first."""
         listed = select(*SHOWN).where(tokens.c.kind.in_(LASTING)).order_by(tokens.c.id.desc())

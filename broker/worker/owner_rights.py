@@ -1,15 +1,12 @@
 """Current rights of a task's owner, checked when a lane opens and when work begins."""
 
-from collections.abc import Sequence
-from uuid import UUID
-
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.models.callers import Caller
 from broker.models.collections import AccessRule, Collection
 from broker.models.lanes import LaneCandidate
 from broker.models.tasks import Work
-from broker.services.auth.permissions import Reach
+from broker.services.auth.permissions import Reach, reach_of
 from broker.services.collection_paths import led
 from broker.storage.collections import CollectionStore
 from broker.storage.dialects import read_clock
@@ -32,13 +29,13 @@ class OwnerRights:
         self,
         task: LaneCandidate,
         ended: bool,
-        collections: Sequence[Collection],
+        collections: dict[str, Collection],
         rules: dict[str, list[AccessRule]],
     ) -> None:
         self._owner = Caller.model_construct(subject=task.owner, role=task.role, site="")
         self._task = task
         self._ended = ended
-        self._collections = {str(each.id): each for each in collections}
+        self._collections = collections
         self._rules = rules
 
     @classmethod
@@ -46,12 +43,18 @@ class OwnerRights:
         """Return the rights of a task's owner according to the database."""
         stored, ends = CollectionStore(connection), {end for end in task.pair if end}
         ended = task.token is not None and await TokenStore(connection).ended(task.token, await read_clock(connection))
-        return cls(task, ended, await stored.all(ends), await stored.rules(ends))
+        return cls(task, ended, *await stored.around(ends))
 
     @property
     def collections(self) -> dict[str, Collection]:
-        """The task's collections that still exist, by id."""
+        """The task's collections that still exist, and the hosts of guest collections, by id."""
         return self._collections
+
+    @property
+    def shared(self) -> object:
+        """A value that changes when rights in the task's guest collections may have; None for a task without any."""
+        ends = [self._collections.get(end) for end in self._task.pair]
+        return (self._collections, self._rules) if any(each and each.share for each in ends) else None
 
     def refusal(self) -> str | None:
         """Return the reason why the task may no longer run; None if it may."""
@@ -80,7 +83,7 @@ class OwnerRights:
 
     def reach(self, number: str) -> Reach:
         """Return the owner's access to a collection."""
-        return Reach(self._owner, self._collections[number], self._rules.get(str(UUID(number)), ()))
+        return reach_of(self._owner, self._collections[number], self._collections, self._rules)
 
     def _refused(self, number: str, path: str | None, writes: bool) -> str | None:
         if number not in self._collections:

@@ -25,6 +25,7 @@ from broker.models.lanes import CollectionPair, LaneCandidate
 from broker.models.tasks import Event, Work, WorkKind
 from broker.services.forecasting.decisions import Decisions
 from broker.services.forecasting.history import Transfers
+from broker.storage.collections import CollectionStore
 from broker.storage.database import Database
 from broker.storage.dialects import read_clock
 from broker.storage.ended_tasks import LeftoverStore
@@ -73,6 +74,8 @@ class WorkerLane(NamedTuple):
     candidate: LaneCandidate
     number: int
     driver: asyncio.Task[None]
+    shared: object = None
+    """The rights in guest collections with which it was opened (`OwnerRights.shared`)."""
 
 
 class Worker:
@@ -210,13 +213,24 @@ class Worker:
         self._unconfirmed.clear()
 
     async def _obey(self) -> None:
-        """Stop the lanes of tasks that have ended, are paused, or have a collection where they are paused."""
+        """Stop the lanes of tasks that have ended, are paused, or have a collection where they are paused.
+
+        Lanes with guest collections also stop when the rights there change, so that guests lose access at once. A lane
+        that is opened later gets the new rights.
+        """
         lanes = dict(self._lanes)
         if not lanes:
             return
         async with self._database.read() as connection:
             stopped = await TaskStore(connection).stopped({lane.candidate.task for lane in lanes.values()})
-        await self._stop([number for number, lane in lanes.items() if lane.candidate.task in stopped])
+            changed = {
+                number
+                for number, lane in lanes.items()
+                if lane.shared is not None and lane.shared != (await OwnerRights.of(connection, lane.candidate)).shared
+            }
+        await self._stop(
+            [number for number, lane in lanes.items() if number in changed or lane.candidate.task in stopped]
+        )
 
     async def _look(self) -> None:
         """Remove leases and lanes that only the database has, do the periodic checks, and tune the numbers of lanes."""
@@ -248,11 +262,12 @@ class Worker:
             lanes = LaneStore(connection)
             await lanes.alone()
             now = await read_clock(connection)
-            choice, tuned = await self._choose(lanes, now)
+            choice, tuned = await self._choose(lanes, CollectionStore(connection), now)
             await lanes.say(choice.waits)
             if choice.candidate is None:
                 return None
-            if reason := (await OwnerRights.of(connection, choice.candidate)).refusal():
+            rights = await OwnerRights.of(connection, choice.candidate)
+            if reason := rights.refusal():
                 await _denied(connection, choice.candidate.task, reason, now)
                 self.wake()
                 return None
@@ -260,12 +275,14 @@ class Worker:
             if not choice.candidate.started:
                 await TaskStore(connection).note([(choice.candidate.task, _started(choice.candidate, tuned, now))])
         driver = asyncio.create_task(self._drive(choice.candidate, number))
-        self._lanes[number] = WorkerLane(choice.candidate, number, driver)
+        self._lanes[number] = WorkerLane(choice.candidate, number, driver, rights.shared)
         self._unconfirmed.add(choice.candidate.task)
         driver.add_done_callback(lambda _: self._driven(number))
         return choice.candidate
 
-    async def _choose(self, lanes: LaneStore, now: float) -> tuple[LaneChoice, Mapping[CollectionPair, int]]:
+    async def _choose(
+        self, lanes: LaneStore, stored: CollectionStore, now: float
+    ) -> tuple[LaneChoice, Mapping[CollectionPair, int]]:
         """Choose the next task; exclude tasks with all requested lanes, so that their owners' next tasks get a turn."""
         passed = set(self._idle)
         waits: dict[str, str] = {}
@@ -274,7 +291,10 @@ class Worker:
             ends = {end for each in candidates for end in each.pair if end}
             tuned = await self._tuner.limits(lanes, {each.pair for each in candidates})
             turns = await lanes.turns({each.owner for each in candidates})
-            choice = choose(candidates, await lanes.open(), await lanes.caps(ends), tuned, turns)
+            open_lanes = await lanes.open()
+            pairs = [*(lane.pair for lane in open_lanes), *(turn.pair for turn in turns)]
+            hosts = await stored.hosts(ends | {end for pair in pairs for end in pair if end})
+            choice = choose(candidates, open_lanes, await lanes.caps(ends), tuned, turns, hosts)
             waits.update(choice.waits)
             if choice.candidate or not choice.content:
                 return choice._replace(waits=waits), tuned

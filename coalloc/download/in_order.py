@@ -16,14 +16,25 @@ from coalloc.download.read_ahead import ReadAhead
 from coalloc.download.transfer import PastErrors, Transfer
 from coalloc.engine.base import Source
 from coalloc.errors import ReplicaChanged, TransferFailed, Unsupported, UsageError, VerificationError
-from coalloc.model import Basis, Checksum, Deadline, Estimate, PieceHashes, ReplicaSet, Snapshot, Stat, TransferReport
+from coalloc.model import (
+    SUSPECTED,
+    Basis,
+    Checksum,
+    Deadline,
+    Estimate,
+    PieceHashes,
+    ReplicaSet,
+    Snapshot,
+    Stat,
+    TransferReport,
+)
 from coalloc.schedule.events import Event, Opened, Rejected
 from coalloc.schedule.policies.in_order import InOrder
 from coalloc.util import human
 from coalloc.util.checksums import Hasher, hasher
 from coalloc.util.disk import in_thread
 from coalloc.util.intervals import Intervals
-from coalloc.verify import SUSPECTED, WitnessServers, expectation
+from coalloc.verify import WitnessServers, expectation
 from coalloc.verify.blame import blame_by_pieces
 from coalloc.verify.comparison import Comparison
 

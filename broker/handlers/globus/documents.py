@@ -11,7 +11,18 @@ from broker.models.identities import number
 from broker.services.auth.identities import People
 from coalloc.model import Entry
 
-__all__ = ["access", "bookmark", "endpoint", "file", "listing", "pause_rule", "result", "server", "some"]
+__all__ = [
+    "access",
+    "bookmark",
+    "endpoint",
+    "entity_type",
+    "file",
+    "listing",
+    "pause_rule",
+    "result",
+    "server",
+    "some",
+]
 
 TYPES = {"file": "file", "dir": "dir", "link": "invalid_symlink", "other": "unknown"}
 WITHOUT_VALUE = (
@@ -28,7 +39,6 @@ WITHOUT_VALUE = (
     "globus_connect_setup_key",
     "host_endpoint",
     "host_endpoint_display_name",
-    "host_endpoint_id",
     "host_path",
     "https_server",
     "info_link",
@@ -45,7 +55,6 @@ WITHOUT_VALUE = (
     "organization",
     "s3_url",
     "sharing_target_endpoint",
-    "sharing_target_root_path",
     "storage_type",
     "subscription_id",
     "tlsftp_server",
@@ -67,7 +76,6 @@ UNTRUE = (
     "non_functional",
     "requester_pays",
     "s3_owner_activated",
-    "shareable",
 )
 
 
@@ -75,6 +83,11 @@ def result(kind: str, code: str, message: str, resource: str, **more: Any) -> di
     """Return the document for the result of a request."""
     fields = {"code": code, "message": message, "request_id": request_id(), "resource": resource}
     return {"DATA_TYPE": kind, **fields, **more}
+
+
+def entity_type(collection: Collection) -> str:
+    """Return the type of a collection in Globus's terms: one of those that need no management service."""
+    return "GCSv4_share" if collection.share else "GCSv4_host"
 
 
 def endpoint(
@@ -86,6 +99,7 @@ def endpoint(
     :param mine: whether the caller may change its access rules
     :param shown: whether all users may see the collection
     """
+    share = collection.share
     return {
         "DATA_TYPE": "endpoint",
         **dict.fromkeys(WITHOUT_VALUE),
@@ -96,7 +110,10 @@ def endpoint(
         "canonical_name": f"{collection.owner}#{collection.name}",
         "username": people.username(collection.owner),
         "description": collection.description,
-        "entity_type": "GCSv4_host",
+        "entity_type": entity_type(collection),
+        "shareable": collection.sharing,
+        "host_endpoint_id": str(share.host) if share and mine else None,
+        "sharing_target_root_path": share.folder if share and mine else None,
         "owner_id": people.id(collection.owner),
         "owner_string": collection.owner,
         "public": shown,

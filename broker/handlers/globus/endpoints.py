@@ -1,6 +1,6 @@
 """Collections for Globus clients, which call them endpoints."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
@@ -23,7 +23,7 @@ from broker.services.auth.identities import People
 from broker.services.collections.collections import VisibleCollection
 from broker.storage.tasks import TaskFilter
 
-__all__ = ["router"]
+__all__ = ["described", "router"]
 
 router = globus_router()
 Scope = Literal[
@@ -69,7 +69,8 @@ async def search(
     found = [
         seen
         for seen in await services.collections.visible(caller)
-        if fits(seen) and all(word in _text(seen) for word in words) and (not kinds or "GCSv4_host" in kinds)
+        if fits(seen) and all(word in _text(seen) for word in words)
+        if not kinds or documents.entity_type(seen.collection) in kinds
     ]
     people = await _owners(services, found)
     found = [seen for seen in found if str(filter_owner_id or "") in ("", people.id(seen.collection.owner))]
@@ -116,6 +117,12 @@ def _document(
     seen: VisibleCollection, people: People, caller: Caller, servers: tuple[dict[str, Any], ...] = ()
 ) -> Document:
     return documents.endpoint(seen.collection, people, seen.managed_by(caller), seen.public, servers)
+
+
+async def described(services: Factory, seen: Sequence[VisibleCollection], caller: Caller) -> list[Document]:
+    """Return the documents of collections, without their servers."""
+    people = await _owners(services, seen)
+    return [_document(each, people, caller) for each in seen]
 
 
 async def _owners(services: Factory, seen: Iterable[VisibleCollection]) -> People:
@@ -176,7 +183,7 @@ async def autoactivate(endpoint_id: CollectionId, caller: Reader, services: Serv
 async def effective_pause_rules(endpoint_id: CollectionId, caller: Reader, services: Services) -> Document:
     """List the pause rules of a collection that apply to the caller."""
     collection = (await services.collections.one(caller, endpoint_id)).collection
-    rules = await services.pause_rules.all([endpoint_id], caller.subject)
+    rules = await services.pause_rules.effective([endpoint_id], caller.subject)
     return documents.some("pause_rule_list", await pause_rules(services, rules, {collection.id: collection}, False))
 
 

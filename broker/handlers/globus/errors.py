@@ -4,21 +4,22 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from broker.errors import BrokerError, NoBookmark, NoCollection, NoTask, NotGranted, Paused
+from broker.errors import BrokerError, NoBookmark, NoCollection, NoTask, NotFound, NotGranted, NoTimer, Paused
 from broker.models.base import Fault, Wire
 from coalloc.errors import AlreadyThere, CoallocError, IsDirectory, NoSuchFile, NotDirectory, PermissionRefused
 
-__all__ = ["PREFIX", "ErrorDocument", "GlobusError", "NoItems", "error", "refusals", "request_id"]
+__all__ = ["PREFIX", "ErrorDocument", "GlobusError", "NoItems", "NotOffered", "error", "refusals", "request_id"]
 
 PREFIX = "/v0.10"
-ROOTS = (PREFIX, "/v2")
-"""Path prefixes of Globus clients. Below `/v2`, Globus has tunnels and other services that do not exist here."""
+ROOTS = (PREFIX, "/v2", "/jobs", "/flows", "/runs", "/registered_apis", "/web_inputs", "/v1")
+"""Path prefixes of Globus clients: Transfer, Timers, and services that this broker does not offer."""
 OWN = f"{PREFIX}/broker/"
 """Prefix of the broker's own API for the globus CLI; errors below it have the broker's form."""
 KINDS: dict[type[BrokerError], str] = {
     NoBookmark: "BookmarkNotFound",
     NoCollection: "EndpointNotFound",
     NoTask: "TaskNotFound",
+    NoTimer: "TimerNotFound",
     NotGranted: "EndpointPermissionDenied",
     Paused: "Conflict.Paused",
 }
@@ -56,6 +57,15 @@ class GlobusError(BrokerError):
         super().__init__(message, remedy)
         self.status = status
         self.code = code
+
+
+class NotOffered(NotFound):
+    """A service of Globus that this broker does not offer."""
+
+    code = "NotOffered"
+
+    def __init__(self, service: str) -> None:
+        super().__init__(f"{service} is not offered by this broker", "see docs/reference/globus.md for what is")
 
 
 class NoItems(BrokerError):

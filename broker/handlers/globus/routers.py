@@ -12,6 +12,7 @@ from broker.handlers.routers import errors_of
 from broker.models.base import STORABLE
 
 __all__ = [
+    "ERRORS",
     "CollectionId",
     "Document",
     "Fields",

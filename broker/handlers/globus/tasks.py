@@ -158,7 +158,7 @@ async def pause_info(task_id: TaskId, caller: Reader, services: Services) -> Doc
     over = task.status in ("SUCCEEDED", "FAILED")
     numbers = [number for number in (task.source, task.destination) if number and not over]
     collections = {each.id: each for each in (await services.collections.named(numbers)).values()}
-    rules = await services.pause_rules.all(collections, task.owner)
+    rules = await services.pause_rules.effective(collections, task.owner)
     message = None if over else task.paused
     return {
         "DATA_TYPE": "pause_info_limited",

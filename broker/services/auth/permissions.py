@@ -1,13 +1,14 @@
 """Permissions of callers to read and write paths of collections."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple, cast
 
 from broker.models.callers import Caller, Role
 from broker.models.collections import AccessRule, Collection
 from broker.models.identities import number
+from broker.services.collection_paths import below
 
-__all__ = ["ANONYMOUS", "NOBODY", "Granted", "Reach", "granted"]
+__all__ = ["ANONYMOUS", "NOBODY", "Granted", "Reach", "granted", "reach_of"]
 
 Granted = Literal["", "r", "rw"]
 """Permissions: none, read, read and write."""
@@ -34,19 +35,54 @@ def granted(caller: Caller, collection: Collection, rules: Iterable[AccessRule],
 
 
 class Reach(NamedTuple):
-    """The access rights of a caller in a collection."""
+    """The access rights of a caller in a collection.
+
+    :param sharer: present rights of a guest collection's owner in its host, which limit those of all guests
+    """
 
     caller: Caller
     collection: Collection
     rules: Sequence[AccessRule]
+    sharer: "Reach | None" = None
 
     def may(self, path: str | None, writes: bool) -> bool:
         """Return whether the caller may read a path, or write it if `writes`; None for any path of the collection."""
-        return ("w" if writes else "r") in granted(self.caller, self.collection, self.rules, path)
+        if ("w" if writes else "r") not in granted(self.caller, self.collection, self.rules, path):
+            return False
+        share = self.collection.share
+        if share is None:
+            return True
+        there = None if path is None else below(share.folder, path)
+        return share.allowed and self.sharer is not None and self.sharer.may(there, writes)
 
     def ends(self, writes: bool) -> bool:
-        """Return whether there are paths in the collection that the caller may not read (or write, if `writes`)."""
-        return not self.may("/", writes)
+        """Return whether links may lead to paths that the caller may not read (or write, if `writes`).
+
+        Those of a guest collection may, whatever the caller's rights.
+        """
+        return self.collection.share is not None or not self.may("/", writes)
+
+
+def reach_of(
+    caller: Caller,
+    collection: Collection,
+    collections: Mapping[str, Collection],
+    rules: Mapping[str, Sequence[AccessRule]],
+) -> Reach:
+    """Return the access rights of a caller in a collection.
+
+    The owner of a guest collection has only those rights in its host that its subject has, since its present role is
+    not known: neither those of a role nor those of an admin.
+
+    :param collections: the host, if it is a guest collection, by id
+    :param rules: rules of the collection and of its host, by id
+    """
+    reach = Reach(caller, collection, rules.get(str(collection.id), ()))
+    if collection.share is None or (host := collections.get(str(collection.share.host))) is None:
+        return reach
+    sharer = Caller.model_construct(subject=collection.owner, role="reader", site="")
+    by_name = [rule for rule in rules.get(str(host.id), ()) if rule.principal_type != "role"]
+    return reach._replace(sharer=Reach(sharer, host, by_name))
 
 
 def _fits(rule: AccessRule, caller: Caller, path: str | None) -> bool:

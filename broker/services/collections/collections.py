@@ -7,12 +7,12 @@ from uuid import UUID, uuid4
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from broker.errors import Forbidden, NoCollection, NotFound, NotGranted
+from broker.errors import Forbidden, Invalid, NoCollection, NotFound, NotGranted
 from broker.models.callers import Caller
-from broker.models.collections import AccessRule, Collection, NewCollection, NewRule
+from broker.models.collections import AccessRule, Collection, NewCollection, NewRule, SharedFolder
 from broker.models.identities import named
 from broker.models.identities import number as numbered
-from broker.services.auth.permissions import Reach, granted
+from broker.services.auth.permissions import Reach, granted, reach_of
 from broker.services.collection_paths import normal
 from broker.storage.collections import CollectionStore as Stored
 from broker.storage.database import Database, retried
@@ -84,7 +84,11 @@ class Collections:
         found: dict[UUID, Reach] = {}
         async with self._database.read() as connection:
             for number in dict.fromkeys(use.collection for use in uses):
-                found[number] = Reach(caller, *await self._seen(connection, caller, number))
+                known, rules = await Stored(connection).around([str(number)])
+                collection = known.get(str(number))
+                if collection is None or not granted(caller, collection, rules.get(str(number), ())):
+                    raise _no_collection(number)
+                found[number] = reach_of(caller, collection, known, rules)
         for number, path, writes in uses:
             if not found[number].may(path, writes):
                 action = f"{'write to' if writes else 'read'} {path} of {found[number].collection.name}"
@@ -98,7 +102,7 @@ class Collections:
             seen = VisibleCollection(found, (await stored.rules([key])).get(key, ()))
             if granted(caller, *seen):
                 return seen
-        raise NoCollection(f"there is no collection {number}", "search for collections that you may use")
+        raise _no_collection(number)
 
     @retried
     async def put(self, by: str, new: NewCollection) -> Collection:
@@ -116,6 +120,52 @@ class Collections:
         async with self._database.write() as connection:
             await Stored(connection).remove((await self._called(connection, name)).id)
             await TokenStore(connection).note(time.time(), by, "remove collection", name)
+
+    @retried
+    async def share(self, caller: Caller, host: UUID, path: str, name: str, description: str) -> Collection:
+        """Share a directory of a collection as a new guest collection of the caller.
+
+        The caller needs the permission to read the directory that is left when only rules that name the caller or all
+        users count, since the broker does not know the caller's role when a guest comes.
+
+        :raises NoCollection: :raises NotGranted: when the caller may not read the directory
+        :raises Invalid: when the collection is a guest collection, or does not allow sharing
+        :raises Conflict: when a collection has this name
+        """
+        folder, now = normal(path).rstrip("/") + "/", time.time()
+        async with self._database.write() as connection:
+            stored = Stored(connection)
+            found = (await self._seen(connection, caller, host)).collection
+            if found.share is not None or not found.sharing:
+                raise Invalid(f"directories of {found.name} cannot be shared", "share one of another collection")
+            guest = Collection(
+                id=uuid4(),
+                name=name,
+                description=description,
+                owner=caller.subject,
+                created_at=now,
+                endpoint=found.endpoint,
+                share=SharedFolder(host=host, base=found.base, folder=folder, allowed=True),
+            )
+            if not reach_of(caller, guest, *await stored.around([str(host)])).may("/", writes=False):
+                raise NotGranted(f"{caller.subject} may not share {folder} of {found.name}", "ask its owner for a rule")
+            await stored.share(guest, host, folder)
+            await TokenStore(connection).note(now, caller.subject, "share", f"{folder} of {found.name} as {name}")
+        return guest
+
+    @retried
+    async def unshare(self, caller: Caller, number: UUID) -> None:
+        """Delete a guest collection; no file is touched.
+
+        :raises NoCollection: :raises Forbidden: unless its owner or an admin calls
+        :raises Invalid: when it is no guest collection
+        """
+        async with self._database.write() as connection:
+            collection = (await self._managed(connection, caller, number)).collection
+            if collection.share is None:
+                raise Invalid(f"{collection.name} is no guest collection", "ask an admin to delete it")
+            await Stored(connection).remove(number)
+            await TokenStore(connection).note(time.time(), caller.subject, "remove collection", collection.name)
 
     async def called(self, name: str) -> Collection:
         """Return the collection with this name. :raises NotFound:"""
@@ -149,9 +199,7 @@ class Collections:
         """Change the description. :raises NoCollection: :raises Forbidden: unless the owner or an admin calls"""
         async with self._database.write() as connection:
             collection = (await self._managed(connection, caller, number)).collection
-            fields = {name: getattr(collection, name) for name in NewCollection.model_fields}
-            new = NewCollection(**{**fields, "description": description})
-            await Stored(connection).put(number, collection.owner, new, time.time())
+            await Stored(connection).describe(number, description)
             await TokenStore(connection).note(time.time(), caller.subject, "describe collection", collection.name)
 
     @retried
@@ -210,6 +258,10 @@ def _same(known: AccessRule, new: AccessRule) -> bool:
     """Return whether two rules are for the same path and identity, which they may name by subject and by UUID."""
     both = known.principal_type == new.principal_type == "identity" and known.path == new.path
     return both and (known.principal == new.principal or named(known.principal) == named(new.principal))
+
+
+def _no_collection(number: UUID) -> NoCollection:
+    return NoCollection(f"there is no collection {number}", "search for collections that you may use")
 
 
 def _no_rule(rule: UUID) -> NotFound:

@@ -29,9 +29,25 @@ class PauseRules:
         async with self._database.read() as connection:
             return await Stored(connection).pauses([str(number) for number in collections], subject)
 
+    async def effective(self, collections: Iterable[UUID], subject: str) -> list[PauseRule]:
+        """Return the pause rules that apply to a subject at these collections.
+
+        The rules of a guest collection's host are returned as its own.
+        """
+        numbers = [str(number) for number in collections]
+        async with self._database.read() as connection:
+            stored = Stored(connection)
+            hosts = await stored.hosts(numbers)
+            own = await stored.pauses(numbers, subject)
+            above = await stored.pauses(set(hosts.values()), subject) if hosts else []
+        for guest, host in hosts.items():
+            there = [rule for rule in above if str(rule.collection_id) == host]
+            own += [rule.model_copy(update={"collection_id": UUID(guest)}) for rule in there]
+        return own
+
     async def check(self, caller: Caller, collection: Collection, operation: str) -> None:
         """Check that an operation of `models.collections.PAUSABLE` is not paused. :raises Paused:"""
-        for rule in await self.all([collection.id], caller.subject):
+        for rule in await self.effective([collection.id], caller.subject):
             if operation in rule.operations:
                 raise Paused(f"{collection.name} is paused: {rule.message}", "try again later")
 

@@ -29,7 +29,14 @@ class Submissions:
         self._tasks = tasks
 
     async def take(self, caller: Caller, task: NewTask, token: int | None = None) -> TaskReceipt:
-        """Submit a task whose owner has all necessary permissions; return the existing task if it was submitted before.
+        """Submit a task that `checked` permits, whose errors it also raises; return an earlier task of this submission.
+
+        :param token: number of the caller's token
+        """
+        return await self._tasks.submit(await self.checked(caller, task, token))
+
+    async def checked(self, caller: Caller, task: NewTask, token: int | None = None) -> NewTask:
+        """Return a task of this caller with its queue, after checking that the caller has all necessary permissions.
 
         :param token: number of the caller's token
         :raises NoCollection: :raises NotGranted:
@@ -47,9 +54,7 @@ class Submissions:
             _refuse_circles(task.items)
         reaches = await self._collections.allow(caller, _uses(task))
         queue = _queue(reach.collection for reach in reaches.values())
-        return await self._tasks.submit(
-            task.model_copy(update={"queue": queue, "role": caller.role, "token_id": token})
-        )
+        return task.model_copy(update={"queue": queue, "role": caller.role, "token_id": token})
 
     async def submit(self, caller: Caller, submission: Submission, token: int | None = None) -> TaskReceipt:
         """Submit a task of the broker's own API, with `take`, whose errors it also raises.

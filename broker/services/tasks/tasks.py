@@ -3,6 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from sqlalchemy.ext.asyncio import AsyncConnection
+
 from broker.errors import Conflict, Invalid, NoTask
 from broker.models.callers import Caller
 from broker.models.tasks import Event, NewTask, Task, WorkKind
@@ -13,7 +15,7 @@ from broker.storage.tasks import CountedTasks, FinishedWork, TaskFilter
 from broker.storage.tasks import TaskStore as Stored
 from broker.storage.tokens import TokenStore
 
-__all__ = ["TaskReceipt", "Tasks"]
+__all__ = ["TaskReceipt", "Tasks", "added"]
 
 Order = Sequence[tuple[str, bool]]
 TRANSFERRED: tuple[WorkKind, ...] = ("copy", "link")
@@ -24,6 +26,16 @@ class TaskReceipt(NamedTuple):
 
     task: str
     new: bool
+
+
+async def added(connection: AsyncConnection, new: NewTask) -> TaskReceipt:
+    """Add a task in a transaction of the caller, unless its owner submitted it before.
+
+    :raises Conflict: when the existing task is of another kind
+    """
+    kind: WorkKind = "look" if new.kind == "TRANSFER" else "delete"
+    planned = [PlannedWork.of(kind, item) for item in new.items]
+    return TaskReceipt(*await Stored(connection).add(new, planned, await read_clock(connection)))
 
 
 class Tasks:
@@ -42,17 +54,24 @@ class Tasks:
 
         :raises Conflict: when the existing task is of another kind
         """
-        kind: WorkKind = "look" if new.kind == "TRANSFER" else "delete"
-        planned = [PlannedWork.of(kind, item) for item in new.items]
         async with self._database.write() as connection:
-            submitted = TaskReceipt(*await Stored(connection).add(new, planned, await read_clock(connection)))
-        self._new_work(new.queue)
+            submitted = await added(connection, new)
+        self.announce(new)
         return submitted
+
+    def announce(self, new: NewTask) -> None:
+        """Wake the workers of a task that was added."""
+        self._new_work(new.queue)
 
     async def one(self, caller: Caller, number: str) -> Task:
         """Return a task. :raises NoTask: when it does not exist, or the caller may not see it"""
         async with self._database.read() as connection:
             return await self._owned(Stored(connection), caller, number)
+
+    async def some(self, caller: Caller, numbers: Sequence[str]) -> list[Task]:
+        """Return the caller's own tasks with these ids; others are left out."""
+        async with self._database.read() as connection:
+            return [task for task in await Stored(connection).some(numbers) if task.owner == caller.subject]
 
     @staticmethod
     async def _owned(stored: Stored, caller: Caller, number: str) -> Task:

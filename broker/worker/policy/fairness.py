@@ -10,6 +10,7 @@ lanes elsewhere delay nobody, and so do not count.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from broker.models.lanes import CollectionPair, LaneCandidate, LaneTurn, OpenLane
@@ -31,20 +32,22 @@ def choose(
     caps: Mapping[str, int | None],
     tuned: Mapping[CollectionPair, int],
     turns: Sequence[LaneTurn] = (),
+    hosts: Mapping[str, str] = MappingProxyType({}),
 ) -> LaneChoice:
     """Choose the task to open a lane for.
 
     :param caps: highest number of lanes of each existing collection; None for no limit
     :param tuned: highest number of lanes of each pair of collections
     :param turns: last turns of the candidates' owners; an owner without one comes first
+    :param hosts: hosts of guest collections, whose limits count the lanes of their guests, too
     """
     by_pair = Counter(lane.pair for lane in lanes)
-    by_collection = Counter(end for lane in lanes for end in set(lane.pair) if end)
+    by_collection = Counter(end for lane in lanes for end in set(_limited(lane.pair, hosts)))
     by_task = Counter(lane.task for lane in lanes)
     waits: dict[str, str] = {}
     content: set[str] = set()
-    for each in _in_order(candidates, lanes, _scarce(by_collection, caps), turns):
-        full = _full(each, by_collection, caps)
+    for each in _in_order(candidates, lanes, _scarce(by_collection, caps), turns, hosts):
+        full = _full({end: hosts.get(end, end) for end in each.pair if end}, by_collection, caps)
         requested_lanes = each.options.perf_cc
         if full:
             waits[each.task] = full
@@ -60,25 +63,38 @@ def choose(
     return LaneChoice(None, waits, frozenset(content))
 
 
+def _limited(pair: CollectionPair, hosts: Mapping[str, str]) -> list[str]:
+    """Return the collections whose limits apply to tasks between two collections."""
+    return [hosts.get(end, end) for end in pair if end]
+
+
 def _in_order(
-    candidates: Sequence[LaneCandidate], lanes: Sequence[OpenLane], scarce: frozenset[str], turns: Sequence[LaneTurn]
+    candidates: Sequence[LaneCandidate],
+    lanes: Sequence[OpenLane],
+    scarce: frozenset[str],
+    turns: Sequence[LaneTurn],
+    hosts: Mapping[str, str],
 ) -> list[LaneCandidate]:
     """Return the candidates in the order in which they get lanes.
 
     :param scarce: collections whose limit the next lane reaches
     """
-    open_lanes = Counter((lane.owner, part) for lane in lanes for part in _parts(lane.pair, scarce))
+
+    def parts_of(pair: CollectionPair) -> list[CollectionPair | str]:
+        return [pair, *scarce.intersection(_limited(pair, hosts))]
+
+    open_lanes = Counter((lane.owner, part) for lane in lanes for part in parts_of(lane.pair))
     everywhere = Counter(lane.owner for lane in lanes)
     last_turn: dict[tuple[str, CollectionPair | str], float] = {}
     for turn in turns:
-        for part in _parts(turn.pair, scarce):
+        for part in parts_of(turn.pair):
             last_turn[turn.owner, part] = max(turn.at, last_turn.get((turn.owner, part), 0.0))
     first_request: dict[str, float] = {}
     for each in candidates:
         first_request[each.owner] = min(each.requested_at, first_request.get(each.owner, each.requested_at))
 
     def order(each: LaneCandidate) -> tuple[float | str, ...]:
-        parts = [(each.owner, part) for part in _parts(each.pair, scarce)]
+        parts = [(each.owner, part) for part in parts_of(each.pair)]
         turn = max(open_lanes[part] for part in parts), max(last_turn.get(part, 0.0) for part in parts)
         user = everywhere[each.owner], first_request[each.owner], each.owner
         return (-each.priority, *turn, *user, each.deadline, each.requested_at)
@@ -91,15 +107,13 @@ def _scarce(lanes: Mapping[str, int], caps: Mapping[str, int | None]) -> frozens
     return frozenset(end for end, cap in caps.items() if cap is not None and lanes.get(end, 0) + 1 >= cap)
 
 
-def _parts(pair: CollectionPair, scarce: frozenset[str]) -> list[CollectionPair | str]:
-    """Return what tasks between two collections compete for."""
-    return [pair, *scarce.intersection(pair)]
+def _full(ends: Mapping[str, str], lanes: Mapping[str, int], caps: Mapping[str, int | None]) -> str:
+    """Return the reason why a task's collections allow no further lane; an empty string if they allow one.
 
-
-def _full(each: LaneCandidate, lanes: Mapping[str, int], caps: Mapping[str, int | None]) -> str:
-    """Return the reason why a task's collections allow no further lane; an empty string if they allow one."""
-    for end in filter(None, each.pair):
-        cap = caps.get(end)
-        if cap is not None and lanes.get(end, 0) >= cap:
+    :param ends: the task's collections, each with the one whose limit applies: itself, or its host
+    """
+    for end, limited in ends.items():
+        cap = caps.get(limited)
+        if cap is not None and lanes.get(limited, 0) >= cap:
             return f"collection {end} has {cap} running transfers, which is its limit"
     return ""

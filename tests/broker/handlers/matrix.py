@@ -1,7 +1,8 @@
 """The authorization table: the right that each route requires. A route without a row fails a test.
 
 A rule is a role, and what the token has to have: `ALL` the scope transfer:all, or no scope at all since an admin issued
-the token (`issued`: only that). `seat` is a browser that has logged in. `open` are routes for everybody.
+the token (`issued`: only that). `timer` is the scope of Globus Timers. `seat` is a browser that has logged in. `open`
+are routes for everybody.
 """
 
 from collections.abc import Iterator
@@ -97,6 +98,14 @@ open      GET    /v2/api/clients/{number}
 open      DELETE /v2/api/clients/{number}
 identities GET   /v2/api/identities
 consents  GET    /v2/api/identities/{number}/consents
+timer:transfer POST   /v2/timer
+timer:transfer POST   /jobs/
+timer:reader   GET    /jobs/
+timer:reader   GET    /jobs/{job_id}
+timer:transfer PATCH  /jobs/{job_id}
+timer:reader   DELETE /jobs/{job_id}
+timer:reader   POST   /jobs/{job_id}/pause
+timer:transfer POST   /jobs/{job_id}/resume
 open      GET    /reports/login
 open      GET    /reports/login/done
 open      GET    /reports/static/{name}
@@ -133,6 +142,13 @@ transfer  POST   /endpoint/{endpoint_id}/access
 reader    GET    /endpoint/{endpoint_id}/access/{rule_id}
 transfer  PUT    /endpoint/{endpoint_id}/access/{rule_id}
 transfer  DELETE /endpoint/{endpoint_id}/access/{rule_id}
+transfer  POST   /endpoint
+transfer  POST   /shared_endpoint
+transfer  DELETE /endpoint/{endpoint_id}
+reader    GET    /endpoint/{endpoint_id}/my_shared_endpoint_list
+reader    GET    /endpoint/{endpoint_id}/shared_endpoint_list
+transfer  PUT    /endpoint/{endpoint_id}/subscription
+transfer  PUT    /endpoint/{endpoint_id}/subscription_admin_verified
 reader    GET    /bookmark_list
 transfer  POST   /bookmark
 reader    GET    /bookmark/{bookmark_id}
@@ -157,6 +173,22 @@ admin     GET    /endpoint_manager/pause_rule/{pause_rule_id}
 admin     PUT    /endpoint_manager/pause_rule/{pause_rule_id}
 admin     DELETE /endpoint_manager/pause_rule/{pause_rule_id}
 """
+NOT_OFFERED = """
+/v2/groups
+/v2/groups/{rest:path}
+/v2/preferences
+/v2/subscription_info/{rest:path}
+/flows
+/flows/{rest:path}
+/runs
+/runs/{rest:path}
+/registered_apis
+/registered_apis/{rest:path}
+/web_inputs
+/web_inputs/{rest:path}
+/v1/{rest:path}
+"""
+"""Paths of Globus services that the broker does not offer."""
 ALL_READ = "overview tasks grid drift forecasters regret depots decisions replicas pair task transfer"
 REPORTS = {"reader": ALL_READ.split(), "admin": ["audit"]}
 
@@ -171,6 +203,8 @@ def _rows() -> Iterator[tuple[tuple[str, str], str]]:
         for rule, method, path in map(str.split, table.strip().splitlines()):
             for prefix in prefixes:
                 yield (method, f"{prefix}{path}"), rule
+    for path in NOT_OFFERED.split():
+        yield from (((method, path), "open") for method in ("GET", "POST", "PUT", "PATCH", "DELETE"))
     for role, names in REPORTS.items():
         for name in names:
             for prefix in ("/broker/v1/reports", "/v0.10/broker/v1/reports"):

@@ -14,7 +14,7 @@ from broker.config.settings import Settings
 from broker.dependencies.route_policies import Guarded, Open, checked
 from broker.models.callers import ROLES, NewToken, Role
 from broker.models.identities import identity
-from broker.models.oauth import ALL, KNOWN, TRANSFER, VIEW_CONSENTS, VIEW_IDENTITIES, VIEW_IDENTITY_SET
+from broker.models.oauth import ALL, KNOWN, TIMER, TRANSFER, VIEW_CONSENTS, VIEW_IDENTITIES, VIEW_IDENTITY_SET
 from broker.schema.access import tokens
 from broker.services.auth.attempts import Attempts
 from broker.services.auth.tokens import hashed
@@ -58,6 +58,9 @@ class Principal(NamedTuple):
             return 401
         if rule in NEEDED:
             return self._scoped(AUTH, NEEDED[rule])
+        if rule.startswith("timer:"):
+            wrong = self._scoped({TIMER}, {TIMER})
+            return self._ranked(rule.removeprefix("timer:"), 200) if wrong == 200 else wrong
         wrong = self._scoped({ALL, "monitor_ongoing"}, {ALL})
         if wrong != 200:
             return wrong

@@ -106,8 +106,9 @@ class ServerSessions:
 class GridFTPTree:
     """The tree of the files and directories below `folder` at a server.
 
-    The server follows its symbolic links. If the user may access only a part of the directory, links that lead out of
-    that part are refused, as far as the server reports their targets. For all other users, links are not checked.
+    The server follows its symbolic links. If the user may access only a part of the directory, or the collection is a
+    guest collection, links that lead out are refused, as far as the server reports their targets. Otherwise, links are
+    not checked.
 
     :param folder: absolute path, with a slash at its end
     :param name: name of the collection
@@ -121,7 +122,7 @@ class GridFTPTree:
         self.server = server
         self._folder = folder
         self._reach = reach
-        self._links = Links(folder)
+        self._links = Links(folder, share.folder if reach and (share := reach.collection.share) else "")
         self.naming = Naming(name, folder, server.source)
 
     def url(self, path: str) -> str:

@@ -24,10 +24,13 @@ class Links:
     """The symbolic links below one directory of a server.
 
     :param root: root of the collection, an absolute path at the server
+    :param shared: path from the root of a guest collection's host to the shared directory, the end of `root`; "" for
+        no guest collection
     """
 
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, shared: str = "") -> None:
         self._root = root.rstrip("/") or "/"
+        self._shared = _above(self._root, shared)
         self._base: str | None = None
         self._turn = asyncio.Lock()
         self._folders: dict[str, tuple[float, str | None]] = {}
@@ -56,16 +59,26 @@ class Links:
     async def _folder(self, session: Storage, path: str) -> str | None:
         names = path.strip("/").split("/")
         below = [join("/", *names[: count + 1]) for count in range(len(names)) if path != "/"]
+        await self._own(session)
         facts = await gather(*(_look(session, self._at(each)) for each in below))
         if not any(map(is_link, facts)):
             return path
         base = await self.base(session)
         return inside(base, await _walk(session, join(base, *names), path))
 
+    async def _own(self, session: Storage) -> None:
+        """Check that no link leads from the host to the shared directory. :raises PermissionRefused: when one does
+
+        Otherwise, the owner of a guest collection could replace its directory by a link to another place.
+        """
+        if any(map(is_link, await gather(*(_look(session, each) for each in self._shared)))):
+            raise PermissionRefused("the shared directory is a symbolic link, or lies behind one", "ask its owner")
+
     async def end(self, session: Storage, path: str) -> tuple[str | None, Entry | None]:
         """Return a path with all links resolved, None if it is outside the collection; and the entry at the path."""
         path = path.rstrip("/") or "/"
         if path == "/":
+            await self._own(session)
             return path, await _look(session, self._root)
         folder, there = await gather(self.folder(session, dirname(path)), _look(session, self._at(path)))
         if folder is None or not is_link(there):
@@ -81,6 +94,17 @@ class Links:
 
     def _at(self, path: str) -> str:
         return self._root.rstrip("/") + path
+
+
+def _above(root: str, shared: str) -> list[str]:
+    """Return the paths at the server of a shared directory and of the directories above it, up to its host's.
+
+    >>> _above("/data/pub/x", "/pub/x/"), _above("/data", "")
+    (['/data/pub', '/data/pub/x'], [])
+    """
+    names = _names(shared)
+    host = root.rstrip("/").removesuffix("/" + "/".join(names)) if names else root
+    return [join(host or "/", *names[: count + 1]) for count in range(len(names))]
 
 
 def is_link(entry: Entry | None) -> bool:
