@@ -35,6 +35,7 @@ from broker.services.network.places import Places
 from broker.services.network.probes import Probes
 from broker.services.network.routes import MeasuredRoutes
 from broker.services.planning.flows import Flows
+from broker.services.planning.guarantees import Guarantees
 from broker.services.planning.plans import Plans
 from broker.services.tasks.notices import Notices
 from broker.services.tasks.submissions import Submissions
@@ -98,6 +99,7 @@ class Factory(NamedTuple):
     replicas: Replicas
     plans: Plans
     flows: Flows
+    guarantees: Guarantees
     collections: Collections
     bookmarks: Bookmarks
     pause_rules: PauseRules
@@ -160,6 +162,7 @@ class Factory(NamedTuple):
             replicas,
             Plans(replicas),
             Flows(places, forecasting, working),
+            Guarantees(database, places, forecasting, replicas, quotas),
             collections,
             Bookmarks(database),
             PauseRules(database),
