@@ -37,6 +37,7 @@ from broker.services.network.routes import MeasuredRoutes
 from broker.services.planning.flows import Flows
 from broker.services.planning.guarantees import Guarantees
 from broker.services.planning.plans import Plans
+from broker.services.planning.task_deadlines import TaskDeadlines
 from broker.services.tasks.notices import Notices
 from broker.services.tasks.submissions import Submissions
 from broker.services.tasks.tasks import Tasks
@@ -108,6 +109,7 @@ class Factory(NamedTuple):
     watching: Watching
     notices: Notices | None
     trees: Trees
+    task_deadlines: TaskDeadlines
     probes: Probes
     archive: Archive
     monitoring: Monitoring
@@ -136,6 +138,9 @@ class Factory(NamedTuple):
         transfers = Transfers(database, places, quotas, new_transfers)
         replicas = Replicas(database, places, forecasting, settings)
         collections, tasks = Collections(database), Tasks(database, new_work)
+        guarantees = Guarantees(database, places, forecasting, replicas, quotas)
+        pause_rules, trees = PauseRules(database), Trees(database, places, settings)
+        task_deadlines = TaskDeadlines(database, places, guarantees, collections, pause_rules, trees)
         return cls(
             settings,
             database,
@@ -162,15 +167,16 @@ class Factory(NamedTuple):
             replicas,
             Plans(replicas),
             Flows(places, forecasting, working),
-            Guarantees(database, places, forecasting, replicas, quotas),
+            guarantees,
             collections,
             Bookmarks(database),
-            PauseRules(database),
+            pause_rules,
             tasks,
-            Submissions(collections, tasks),
+            Submissions(collections, tasks, task_deadlines),
             Watching(database),
             Notices(database, settings.hook) if settings.hook else None,
-            Trees(database, places, settings),
+            trees,
+            task_deadlines,
             Probes(database, places, settings.probing),
             Archive(settings, database, places, forecasting, Pace()),
             Monitoring(database),

@@ -11,6 +11,7 @@ from broker.handlers.routers import Before, Limit, own_router
 from broker.models.base import Fault, Size, Wire
 from broker.models.guarantees import Guarantee, RefusedGuarantee, WantedGuarantee
 from broker.models.names import Who
+from coalloc.util import human
 
 __all__ = ["router"]
 
@@ -42,7 +43,7 @@ async def ask(wanted: WantedGuarantee, caller: Transferrer, services: Services) 
     made, earliest = await services.guarantees.admit(caller, wanted)
     if made.outcome != "refused":
         return made
-    sure, chance = f"{100 * wanted.sure:.4g} %", f"{100 * made.chance:.3g} %"
+    chance, sure = human.probability(made.chance), f"{100 * wanted.sure:g} %"
     fault = Fault(
         code="not_guaranteed",
         message=f"{made.bytes} bytes arrive in time with a probability of {chance}, not {sure}",

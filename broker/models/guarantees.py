@@ -6,8 +6,10 @@ from uuid import UUID
 from pydantic import Field, StringConstraints, model_validator
 
 from broker.models.base import Fault, Moment, Size, Wire
+from broker.models.callers import Role
 from broker.models.names import Did, Whereto
 from coalloc.guarantees.admission import PromisedShare
+from coalloc.guarantees.deadline import Grade
 
 __all__ = [
     "Guarantee",
@@ -17,6 +19,7 @@ __all__ = [
     "PromisedLink",
     "RefusedGuarantee",
     "WantedGuarantee",
+    "WatchedDeadline",
 ]
 
 MOST_FILES, MOST_SOURCES = 1000, 16
@@ -71,7 +74,7 @@ class Guarantee(Wire):
 
     - `bytes_left`: as last reported
     - `chance`: probability when it was made, or refused; `chance_now`: at the last report
-    - `t50`, `t95`: times by which it ends with these probabilities if it uses all that is free; None if refused
+    - `t50`, `t95`: times by which it ends with these probabilities if it uses all that is free; None if never
     - `expires_at`: when the promise ends unless its client reports; None for tasks and refusals
     - `task`: task that it belongs to
     """
@@ -124,6 +127,40 @@ class NewGuarantee(NamedTuple):
     t95: float | None
     expires_at: float | None
     outcome: Literal["refused"] | None
+
+
+class WatchedDeadline(NamedTuple):
+    """An active transfer with a deadline that its owner has chosen.
+
+    - `listed`: whether all its files are known
+    - `grade`: grade of the deadline as last told; None if nothing was told yet
+    - `promise`: its open promise; None if it has none
+    - `decided_bytes`: bytes for which a promise for this deadline was made or refused; None: neither
+    """
+
+    id: str
+    owner: str
+    role: Role
+    source: str
+    destination: str
+    deadline: float
+    grade: Grade | None
+    bytes: int
+    bytes_transferred: int
+    files: int
+    listed: bool
+    promise: int | None
+    decided_bytes: int | None
+
+    @property
+    def left(self) -> int:
+        """The bytes that are known to be missing."""
+        return max(0, max(self.bytes, self.decided_bytes or 0) - self.bytes_transferred)
+
+    @property
+    def sized(self) -> bool:
+        """Whether all its bytes are known."""
+        return self.listed or self.decided_bytes is not None
 
 
 class PromisedLink(NamedTuple):

@@ -7,6 +7,7 @@ from pydantic import Field
 
 from broker.models.base import Moment, Wire
 from broker.models.callers import Role
+from coalloc.guarantees.deadline import Grade
 
 __all__ = [
     "Details",
@@ -86,7 +87,8 @@ class Item(Wire):
 class NewTask(Wire):
     """A task to run, validated and with normalised paths.
 
-    `role` is the role of its owner, `token_id` the number of the token that submitted it; workers check both again.
+    `deadline_asked` is true if its owner has chosen the deadline. `role` is the role of its owner, `token_id` the
+    number of the token that submitted it; workers check both again.
     """
 
     owner: str
@@ -98,6 +100,7 @@ class NewTask(Wire):
     destination: UUID | None = None
     label: str | None = None
     deadline: Moment
+    deadline_asked: bool = False
     priority: int = 0
     queue: str = ""
     options: Options = Options()
@@ -174,6 +177,10 @@ class Task(NamedTuple):
     queue: str
     priority: int
     deadline: float
+    deadline_asked: bool
+    deadline_chance: float | None
+    deadline_holds_at: float | None
+    deadline_grade: Grade | None
     requested_at: float
     started_at: float | None
     completed_at: float | None

@@ -86,7 +86,9 @@ class TaskStore:
         """
         values = {
             "id": str(uuid4()),
-            **new.model_dump(include={"owner", "role", "token_id", "kind", "label", "queue", "deadline"}),
+            **new.model_dump(
+                include={"owner", "role", "token_id", "kind", "label", "queue", "deadline", "deadline_asked"}
+            ),
             "submission_id": str(new.submission_id),
             "nice": -new.priority,
             "source": str(new.source),

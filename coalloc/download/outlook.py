@@ -10,7 +10,17 @@ from typing import Literal, NamedTuple
 
 from coalloc.errors import DeadlineRefused
 from coalloc.guarantees import LOOK
-from coalloc.guarantees.deadline import UNSURE, PathRate, finish, paths_of, prospect, spares_needed, spread_of
+from coalloc.guarantees.deadline import (
+    UNSURE,
+    Grade,
+    PathRate,
+    finish,
+    graded,
+    paths_of,
+    prospect,
+    spares_needed,
+    spread_of,
+)
 from coalloc.guarantees.finish import FinishErrors, FinishForecast
 from coalloc.guarantees.windows import RateWindows
 from coalloc.model import Deadline, DeadlineReport, DeadlineView, Estimate
@@ -21,8 +31,6 @@ __all__ = ["FinishError", "Moment", "Outlook", "promised", "refused"]
 
 RANGE = (0.05, 0.95)
 """Probabilities of the bounds that are displayed."""
-AT_RISK, LOST = 0.7, 0.05
-"""Chances below which a deadline is at risk, and as good as lost."""
 SETTLED, SETTLED_PART = 5.0, 0.1
 """Seconds for which the chance must be below a limit before a warning; this part of the time left if that is less."""
 RETRY = 30.0
@@ -40,7 +48,6 @@ LEARNT = 1.0
 
 Moment = Literal["start", "running"]
 """When a forecast was made: before the first byte, or when half of the bytes had arrived."""
-Grade = Literal["fine", "at risk", "lost"]
 
 
 class FinishError(NamedTuple):
@@ -186,10 +193,7 @@ class Outlook:
 
     def _warn(self, view: DeadlineView, now: float) -> None:
         """Add a warning when the chance has been in another grade for some time."""
-        chance = view.chance or 0.0
-        grade: Grade = "lost" if chance < LOST else "at risk" if chance < AT_RISK else "fine"
-        if grade == "fine" and self._grade != "fine" and chance < view.deadline.sure:
-            grade = "at risk"
+        grade = graded(view.chance or 0.0, self._grade, view.deadline.sure)
         if grade == self._grade:
             self._since = None
             return

@@ -13,7 +13,17 @@ from typing import NamedTuple
 from coalloc.guarantees.deadline import PathRate, finish
 from coalloc.guarantees.finish import FinishErrors, FinishForecast
 
-__all__ = ["AdmittedFinish", "PromisedShare", "RefusedFinish", "ServerLimit", "SharedPath", "admit", "chance"]
+__all__ = [
+    "AdmittedFinish",
+    "FinishView",
+    "PromisedShare",
+    "RefusedFinish",
+    "ServerLimit",
+    "SharedPath",
+    "admit",
+    "most",
+    "view",
+]
 
 RETRY = 30.0
 """Seconds within which the earliest time of a refusal may be asked for."""
@@ -91,6 +101,17 @@ class RefusedFinish(NamedTuple):
     earliest: float | None
 
 
+class FinishView(NamedTuple):
+    """The finish of a transfer, at one moment.
+
+    :param chance: probability that its deadline is kept
+    :param sure_by: when it ends with the wanted probability, in seconds since the epoch; infinite if never
+    """
+
+    chance: float
+    sure_by: float
+
+
 class _Ready(NamedTuple):
     """A path from a moment on.
 
@@ -165,14 +186,24 @@ def admit(
     return RefusedFinish(best, earliest if earliest < inf else None)
 
 
-def chance(
-    left: float, now: float, by: float, paths: Sequence[SharedPath], destination: ServerLimit, errors: FinishErrors
-) -> float:
-    """Return the probability that a promise is kept over all its paths, which have only earlier promises."""
+def view(
+    left: float,
+    now: float,
+    by: float,
+    sure: float,
+    paths: Sequence[SharedPath],
+    destination: ServerLimit,
+    errors: FinishErrors,
+) -> FinishView:
+    """Return the outlook of a transfer over all its paths, after all shares that are promised on them.
+
+    :param left: bytes that are missing
+    """
     if left <= 0:
-        return 1.0
+        return FinishView(1.0, now)
     ready = [_from(path, now) for path in paths]
-    return _all_of(range(len(paths)), now, ready, destination).chance(left, by, errors)
+    joined = _all_of(range(len(paths)), now, ready, destination)
+    return FinishView(joined.chance(left, by, errors), joined.end(left, sure, errors))
 
 
 def most(promised: Iterable[PromisedShare], since: float) -> float:

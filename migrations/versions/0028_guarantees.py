@@ -1,4 +1,4 @@
-"""Promised finish times, and the shares of links that are reserved for them."""
+"""Promised finish times, the shares of links that are reserved for them, and the deadlines of tasks."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -8,6 +8,7 @@ down_revision = "0027"
 
 ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 OPEN = sa.text("outcome IS NULL")
+ASKED = sa.text("deadline_asked AND status = 'ACTIVE'")
 
 
 def upgrade() -> None:
@@ -44,3 +45,10 @@ def upgrade() -> None:
         sa.Column("rate", sa.Double, nullable=False),
         sa.Column("since", sa.Double, nullable=False),
     )
+    op.add_column("tasks", sa.Column("deadline_asked", sa.Boolean, nullable=False, server_default=sa.text("false")))
+    op.add_column("tasks", sa.Column("deadline_chance", sa.Double))
+    op.add_column("tasks", sa.Column("deadline_holds_at", sa.Double))
+    op.add_column("tasks", sa.Column("deadline_grade", sa.Text))
+    op.add_column("tasks", sa.Column("watcher", sa.Text))
+    op.add_column("tasks", sa.Column("watched_until", sa.Double))
+    op.create_index("ix_tasks_asked", "tasks", ["watched_until"], sqlite_where=ASKED, postgresql_where=ASKED)

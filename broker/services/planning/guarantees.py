@@ -20,16 +20,16 @@ from broker.services.catalogue.replicas import Replicas
 from broker.services.forecasting.ceilings import capacities
 from broker.services.forecasting.forecasts import Forecasting
 from broker.services.network.places import Places
-from broker.services.planning.promised_links import KnownLinks, Promising, chance_left, decide, scale_left
+from broker.services.planning.promised_links import KnownLinks, Promising, decide, look, scale_left
 from broker.storage.database import Database, retried
 from broker.storage.dialects import read_clock
 from broker.storage.guarantees import GuaranteeStore as Stored
 from broker.storage.tokens import TokenStore
-from coalloc.guarantees.admission import AdmittedFinish, RefusedFinish
+from coalloc.guarantees.admission import AdmittedFinish, FinishView, RefusedFinish
 from coalloc.guarantees.deadline import paths_of
 from coalloc.model import Estimate
 
-__all__ = ["DecidedGuarantee", "Guarantees"]
+__all__ = ["DecidedGuarantee", "Guarantees", "within"]
 
 LEASE = 300.0
 """Seconds without a report after which the client of a promise counts as gone."""
@@ -37,6 +37,9 @@ MOST_OPEN, MOST_CLOSED = 100, 1000
 """Most open promises of a user; number of closed ones, the newest, that are kept."""
 FURTHEST = 30 * 86_400.0
 """Longest time to a promised deadline, in seconds."""
+
+ENDLESS = 3e8
+"""Seconds beyond which a finish is not shown."""
 
 
 class DecidedGuarantee(NamedTuple):
@@ -74,7 +77,7 @@ class Guarantees:
             sources = sources or holders
         links = await self._links(sources, sink, size, caller)
         request_id = None if wanted.request_id is None else str(wanted.request_id)
-        return await self._promise(Promising(caller.subject, links, size, wanted.by, wanted.sure, request_id))
+        return await self.promise(Promising(caller.subject, links, size, wanted.by, wanted.sure, request_id))
 
     async def _located(self, files: Sequence[str], sink: str, caller: Caller) -> tuple[int, tuple[str, ...]]:
         """Return the bytes of datasets, and the endpoints that have all of them, the best of the first one first."""
@@ -85,16 +88,20 @@ class Guarantees:
         return sum(sizes), tuple(holders)
 
     async def _links(self, sources: Sequence[str], sink: str, size: int, caller: Caller) -> KnownLinks:
-        """Return what is known about the links from some sources to a sink, from transfers over these links.
-
-        :raises Conflict: when nothing is known about any of them
-        """
+        """Return what is known about the links from some sources to a sink. :raises Conflict: when nothing is known"""
         addresses = await self._places.sources(sources, caller)
         site = (await self._places.sinks([sink], caller))[sink]
         server = (await self._places.sources([sink], caller))[sink] if "://" in sink else ""
-        return await self._forecast(list(dict.fromkeys(addresses.values())), site, server, size, caller)
+        return await self.known(list(dict.fromkeys(addresses.values())), site, server, size, caller)
 
-    async def _forecast(self, sources: Sequence[str], site: str, server: str, size: int, caller: Caller) -> KnownLinks:
+    async def known(self, sources: Sequence[str], site: str, server: str, size: int, caller: Caller) -> KnownLinks:
+        """Return what is known about links, from transfers over these links.
+
+        :param sources: addresses of the servers, in stored form
+        :param site: the destination's site, or another name of the sink
+        :param server: address of the destination's server; empty if only its site is known
+        :raises Conflict: when nothing is known about any of them
+        """
         try:
             asked = [ForecastRequest(source=each, sink=site, size=size) for each in sources]
         except ValidationError:
@@ -112,7 +119,12 @@ class Guarantees:
         return KnownLinks(site, server, rates, limits)
 
     @retried
-    async def _promise(self, wanted: Promising) -> DecidedGuarantee:
+    async def promise(self, wanted: Promising) -> DecidedGuarantee:
+        """Make a promise over known links, or store a refusal.
+
+        :raises Invalid: when the time is not valid
+        :raises TooManyRequests: when its owner has too many promises
+        """
         async with self._database.write() as connection:
             stored, now = await _begun(connection)
             if wanted.request_id and (known := await stored.requested(wanted.owner, wanted.request_id, now)):
@@ -126,7 +138,8 @@ class Guarantees:
             number = await stored.add(*_to_store(wanted, decided, now), MOST_CLOSED)
             made = await stored.one(number, now)
             assert made is not None
-            return DecidedGuarantee(made, None if isinstance(decided, AdmittedFinish) else decided.earliest)
+            earliest = decided.earliest if isinstance(decided, RefusedFinish) else None
+            return DecidedGuarantee(made, earliest if earliest is None or earliest <= now + FURTHEST else None)
 
     async def one(self, caller: Caller, number: int) -> Guarantee:
         """Return a promise. :raises NotFound: when there is none, or the caller may not see it"""
@@ -155,21 +168,35 @@ class Guarantees:
         known = await self.one(caller, number)
         _check_open(known)
         sources = [share.source for share in known.shares]
-        links = await self._forecast(sources, known.sink, "", max(1, left), caller)
-        return await self._report(caller, number, min(left, known.bytes), links)
+        links = await self.known(sources, known.sink, "", max(1, left), caller)
+        await self.renew(number, min(left, known.bytes), links)
+        return await self.one(caller, number)
 
     @retried
-    async def _report(self, caller: Caller, number: int, left: int, links: KnownLinks) -> Guarantee:
+    async def renew(self, number: int, left: int, known: KnownLinks | float) -> None:
+        """Store the bytes that an open promise lacks, and its probability; give back what it does not need.
+
+        :param known: its links, from which the probability follows; or the probability, if the rate was measured
+        :raises Conflict: when the promise is over
+        """
         async with self._database.write() as connection:
             stored, now = await _begun(connection)
-            known = await _owned(stored, caller, number, now)
-            _check_open(known)
-            ledger = await stored.promised(links.rates, links.sink)
-            links = links._replace(server=next((each.server for each in ledger if each.guarantee == number), ""))
-            found = chance_left(links, number, left, known.by, ledger, now)
-            scale = scale_left(left, known.by, known.shares[0].since, sum(each.rate for each in known.shares), now)
-            await stored.report(number, left, found, None if known.task else now + LEASE, scale)
-            return await _owned(stored, caller, number, now)
+            made = await stored.one(number, now)
+            assert made is not None  # open promises are not deleted
+            _check_open(made)
+            chance = known if isinstance(known, float) else await _chance(stored, made, left, known, now)
+            rate = sum(each.rate for each in made.shares)
+            scale = scale_left(left, made.by, made.shares[0].since, rate, now)
+            await stored.report(number, left, chance, None if made.task else now + LEASE, scale)
+
+    async def outlook(self, wanted: Promising, number: int | None) -> FinishView:
+        """Return the outlook of a transfer whose rate was not measured yet, after all earlier promises.
+
+        :param number: its promise; None if it has none
+        """
+        async with self._database.read() as connection:
+            ledger = await Stored(connection).promised(wanted.links.rates, wanted.links.sink)
+            return look(wanted, ledger, await read_clock(connection), number)
 
     async def end(self, caller: Caller, number: int) -> Guarantee:
         """Note that all bytes of a promise have arrived; a promise that is over does not change.
@@ -213,6 +240,13 @@ async def _owned(stored: Stored, caller: Caller, number: int, now: float) -> Gua
     return known
 
 
+async def _chance(stored: Stored, made: Guarantee, left: int, links: KnownLinks, now: float) -> float:
+    ledger = await stored.promised(links.rates, links.sink)
+    server = next((each.server for each in ledger if each.guarantee == made.id), "")
+    wanted = Promising(made.owner, links._replace(server=server), left, made.by, made.sure)
+    return look(wanted, ledger, now, made.id).chance
+
+
 def _check_open(known: Guarantee) -> None:
     if known.outcome != "open":
         raise Conflict(f"guarantee {known.id} is over: {known.outcome}", "ask for a new one")
@@ -229,6 +263,11 @@ def _size(resolved: Resolved) -> int:
 def _estimate(expected: Expected) -> Estimate:
     assert expected.rate is not None
     return Estimate(expected.setup_seconds, expected.rate.p50, bounds=(expected.rate.p10, expected.rate.p90))
+
+
+def within(moment: float, now: float) -> float | None:
+    """Return a time that a finish is expected at; None if it is so late that it is not shown."""
+    return moment if moment < now + ENDLESS else None
 
 
 def _check_time(by: float, now: float) -> None:
@@ -262,8 +301,8 @@ def _to_store(
         return refusal, {}, now
     made = refusal._replace(
         request_id=wanted.request_id,
-        t50=decided.t50,
-        t95=decided.t95,
+        t50=within(decided.t50, now),
+        t95=within(decided.t95, now),
         expires_at=None if wanted.task else now + LEASE,
         outcome=None,
     )

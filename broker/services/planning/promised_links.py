@@ -5,11 +5,11 @@ from math import inf
 from typing import NamedTuple
 
 from broker.models.guarantees import PromisedLink
-from coalloc.guarantees.admission import AdmittedFinish, RefusedFinish, ServerLimit, SharedPath, admit, chance
+from coalloc.guarantees.admission import AdmittedFinish, FinishView, RefusedFinish, ServerLimit, SharedPath, admit, view
 from coalloc.guarantees.deadline import PathRate
 from coalloc.guarantees.finish import FinishErrors
 
-__all__ = ["KnownLinks", "Promising", "chance_left", "decide", "scale_left"]
+__all__ = ["KnownLinks", "Promising", "decide", "look", "scale_left"]
 
 ERRORS = FinishErrors()
 
@@ -70,16 +70,14 @@ def decide(wanted: Promising, ledger: Sequence[PromisedLink], now: float) -> Adm
     return admit(wanted.bytes, now, wanted.by, wanted.sure, links.paths(ledger), links.destination(ledger), ERRORS)
 
 
-def chance_left(
-    links: KnownLinks, number: int, left: int, by: float, ledger: Sequence[PromisedLink], now: float
-) -> float:
-    """Return the probability that an open promise is kept, after all earlier ones.
+def look(wanted: Promising, ledger: Sequence[PromisedLink], now: float, number: int | None = None) -> FinishView:
+    """Return the outlook of a promise for the bytes that are left, after all earlier promises.
 
-    :param number: its own number; earlier promises have smaller ones
-    :param left: bytes that are missing
+    :param number: its own number, as earlier promises have smaller ones; None if nothing was promised
     """
-    earlier = [each for each in ledger if each.guarantee < number]
-    return chance(left, now, by, links.paths(earlier), links.destination(earlier), ERRORS)
+    earlier = [each for each in ledger if number is None or each.guarantee < number]
+    links = wanted.links
+    return view(wanted.bytes, now, wanted.by, wanted.sure, links.paths(earlier), links.destination(earlier), ERRORS)
 
 
 def scale_left(left: int, by: float, since: float, rate: float, now: float) -> float:

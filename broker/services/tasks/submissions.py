@@ -11,6 +11,7 @@ from broker.models.submissions import Submission
 from broker.models.tasks import Item, NewTask, Options
 from broker.services.collection_paths import normal
 from broker.services.collections.collections import Collections, CollectionUse
+from broker.services.planning.task_deadlines import TaskDeadlines
 from broker.services.tasks.tasks import TaskReceipt, Tasks
 
 __all__ = ["DAY", "LONGEST", "Submissions", "due"]
@@ -24,9 +25,10 @@ LONGEST = 100 * 365.25 * DAY
 class Submissions:
     """The entry point for tasks of all APIs."""
 
-    def __init__(self, collections: Collections, tasks: Tasks) -> None:
+    def __init__(self, collections: Collections, tasks: Tasks, deadlines: TaskDeadlines) -> None:
         self._collections = collections
         self._tasks = tasks
+        self._deadlines = deadlines
 
     async def take(self, caller: Caller, task: NewTask, token: int | None = None) -> TaskReceipt:
         """Submit a task whose owner has all necessary permissions; return the existing task if it was submitted before.
@@ -47,9 +49,12 @@ class Submissions:
             _refuse_circles(task.items)
         reaches = await self._collections.allow(caller, _uses(task))
         queue = _queue(reach.collection for reach in reaches.values())
-        return await self._tasks.submit(
+        receipt = await self._tasks.submit(
             task.model_copy(update={"queue": queue, "role": caller.role, "token_id": token})
         )
+        if receipt.new:
+            await self._deadlines.begin(caller, task, receipt.task)
+        return receipt
 
     async def submit(self, caller: Caller, submission: Submission, token: int | None = None) -> TaskReceipt:
         """Submit a task of the broker's own API, with `take`, whose errors it also raises.
@@ -67,6 +72,7 @@ class Submissions:
             source=source,
             destination=destination,
             deadline=now + DAY if submission.deadline is None else due(submission.deadline, now),
+            deadline_asked=submission.deadline is not None,
             options=Options(**submission.options.model_dump()),
             items=tuple(_item(submission, item) for item in submission.items),
         )

@@ -9,6 +9,7 @@ from broker.models.tasks import Event, NewTask, Task, WorkKind
 from broker.models.work import PlannedWork
 from broker.storage.database import Database, retried
 from broker.storage.dialects import read_clock
+from broker.storage.task_deadlines import DeadlineStore
 from broker.storage.tasks import CountedTasks, FinishedWork, TaskFilter
 from broker.storage.tasks import TaskStore as Stored
 from broker.storage.tokens import TokenStore
@@ -16,6 +17,8 @@ from broker.storage.tokens import TokenStore
 __all__ = ["TaskReceipt", "Tasks"]
 
 Order = Sequence[tuple[str, bool]]
+UNTOLD = ("deadline_chance", "deadline_holds_at", "deadline_grade")
+"""What is known about a deadline, until it is changed."""
 TRANSFERRED: tuple[WorkKind, ...] = ("copy", "link")
 
 
@@ -79,10 +82,10 @@ class Tasks:
             stored = Stored(connection)
             task = await self._owned(stored, caller, number)
             now, others = await read_clock(connection), task.owner != caller.subject
-            values = {
-                "label": task.label if label is None else label,
-                "deadline": task.deadline if deadline is None else deadline,
-            }
+            values: dict[str, Any] = {"label": task.label if label is None else label}
+            if deadline is not None:
+                values |= {"deadline": deadline, "deadline_asked": True, **dict.fromkeys(UNTOLD)}
+                await DeadlineStore(connection).close(number, now)
             if not await stored.change(number, **values):
                 raise Conflict(f"task {number} is over", "submit a new one")
             if others:

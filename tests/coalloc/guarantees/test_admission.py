@@ -12,8 +12,8 @@ from coalloc.guarantees.admission import (
     ServerLimit,
     SharedPath,
     admit,
-    chance,
     most,
+    view,
 )
 from coalloc.guarantees.deadline import PathRate
 from coalloc.guarantees.finish import FinishErrors
@@ -89,10 +89,13 @@ def test_what_can_never_be_promised_has_no_earliest_time():
 
 def test_the_chance_of_a_running_promise_is_that_of_the_sum_of_all_before_it():
     before = PromisedShare(0.4e6, 0.0, 500.0)
-    assert chance(0, 99.0, 100.0, [path()], FREE, ERRORS) == 1.0
-    alone = chance(40e6, 0.0, 100.0, [path()], FREE, ERRORS)
-    assert chance(40e6, 0.0, 100.0, [path(1e6, 0.3, before)], FREE, ERRORS) < alone
-    assert chance(40e6, 200.0, 100.0, [path()], FREE, ERRORS) == 0.0
+    assert view(0, 99.0, 100.0, 0.95, [path()], FREE, ERRORS) == (1.0, 99.0)
+    alone = view(40e6, 0.0, 100.0, 0.95, [path()], FREE, ERRORS)
+    behind = view(40e6, 0.0, 100.0, 0.95, [path(1e6, 0.3, before)], FREE, ERRORS)
+    assert behind.chance < alone.chance
+    assert behind.sure_by > alone.sure_by == pytest.approx(40e6 / safe(1e6))
+    assert view(40e6, 0.0, 100.0, 0.95, [path(1e6, 0.3, PromisedShare(9e6, 0.0, 9.0))], FREE, ERRORS).sure_by == inf
+    assert view(40e6, 200.0, 100.0, 0.95, [path()], FREE, ERRORS).chance == 0.0
 
 
 def test_shares_that_begin_when_others_end_are_not_added_up():

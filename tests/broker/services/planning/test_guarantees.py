@@ -92,6 +92,12 @@ async def test_a_second_source_is_used_if_one_is_not_enough(links, broker):
     assert sum(each["rate"] for each in made["shares"]) == pytest.approx(1.2 * RATE, rel=0.05)
 
 
+async def test_a_finish_that_others_may_prevent_has_no_time(links):
+    assert (await ask(links, size=84 * RATE, sure=0.5)).status_code == 201
+    made = (await ask(links, size=10 * RATE, sure=0.5)).json()
+    assert (made["t50"] < made["by"], made["t95"]) == (True, None)
+
+
 async def test_users_reach_their_own_promises_only(links, broker):
     ann, bob = await somebody(broker, "ann"), await somebody(broker, "bob", "curator")
     made = (await ask(ann)).json()
