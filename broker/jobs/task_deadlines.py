@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import structlog
 
-from broker.errors import BrokerError
+from broker.errors import BrokerError, Conflict
 from broker.models.callers import Caller
 from broker.models.guarantees import WatchedDeadline
 from broker.services.planning.guarantees import Guarantees
@@ -44,6 +44,8 @@ class DeadlineLooks:
         self._name = str(uuid4())
         self._windows: dict[str, RateWindows] = {}
         self._grades: dict[str, Grade] = {}
+        self._noted: dict[str, tuple[float, float, Grade, bool, int]] = {}
+        self._tried: set[tuple[str, float]] = set()
 
     async def run(self) -> None:
         """Look until cancelled."""
@@ -64,8 +66,13 @@ class DeadlineLooks:
         known = {task.id for task in tasks}
         self._windows = {number: each for number, each in self._windows.items() if number in known}
         self._grades = {number: each for number, each in self._grades.items() if number in known}
+        self._noted = {number: each for number, each in self._noted.items() if number in known}
+        self._tried = {each for each in self._tried if each[0] in known}
         for task in tasks:
-            await self._look_at(task, now)
+            try:
+                await self._look_at(task, now)
+            except Conflict as error:
+                log.info("a promise was closed meanwhile", task=task.id, reason=error.message)
 
     @retried
     async def _claim(self) -> tuple[float, list[WatchedDeadline]]:
@@ -78,17 +85,23 @@ class DeadlineLooks:
         if task.bytes_transferred:
             windows = self._windows.setdefault(task.id, RateWindows())
             windows.add(task.bytes_transferred, time.monotonic())
-        if task.listed and task.decided_bytes is None and await self._promised(task):
-            return
+        if task.listed and task.decided_bytes is None and (task.id, task.deadline) not in self._tried:
+            self._tried.add((task.id, task.deadline))
+            if await self._promised(task):
+                return
         view = self._measured(task, now) or await self._deadlines.outlook(task)
         if view is None or (not task.sized and view.chance >= AT_RISK):  # further files may make it late
             return
         grade = graded(view.chance, task.grade or "at risk", SURE)
         settled = self._grades.get(task.id) == grade
         self._grades[task.id] = grade
+        noted = (task.deadline, round(view.chance, 3), grade, settled, task.left)
+        if self._noted.get(task.id) == noted:  # otherwise each look at a waiting task would be a write transaction
+            return
         await self._deadlines.tell(task.id, view, task.deadline, settled)
         if task.promise is not None:
             await self._guarantees.renew(task.promise, task.left, view.chance)
+        self._noted[task.id] = noted
 
     async def _promised(self, task: WatchedDeadline) -> bool:
         caller = Caller(subject=task.owner, role=task.role)

@@ -12,6 +12,7 @@ from coalloc.guarantees.admission import PromisedShare
 from coalloc.guarantees.deadline import Grade
 
 __all__ = [
+    "MOST_SOURCES",
     "Guarantee",
     "GuaranteedShare",
     "NewGuarantee",
@@ -159,7 +160,7 @@ class WatchedDeadline(NamedTuple):
 
     @property
     def sized(self) -> bool:
-        """Whether all its bytes are known."""
+        """Return whether all its bytes are known."""
         return self.listed or self.decided_bytes is not None
 
 

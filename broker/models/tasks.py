@@ -22,6 +22,7 @@ __all__ = [
     "Work",
     "WorkKind",
     "WorkState",
+    "moves_bytes",
 ]
 
 TaskKind = Literal["TRANSFER", "DELETE"]
@@ -105,6 +106,11 @@ class NewTask(Wire):
     queue: str = ""
     options: Options = Options()
     items: tuple[Item, ...]
+
+
+def moves_bytes(kind: TaskKind, options: Options) -> bool:
+    """Return whether a task transfers files, so that a deadline has a probability."""
+    return kind == "TRANSFER" and not options.dry_run
 
 
 class Details(NamedTuple):

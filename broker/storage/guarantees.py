@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Row, and_, case, delete, func, literal, or_, select, text, update
+from sqlalchemy import ColumnElement, Row, and_, case, delete, func, literal, or_, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.models.guarantees import Guarantee, GuaranteedShare, NewGuarantee, Outcome, PromisedLink
@@ -91,14 +91,16 @@ class GuaranteeStore:
         return await self._found([*mine, *([OF.id < before] if before is not None else [])], limit, now)
 
     async def _found(self, where: Sequence[Any], limit: int, now: float) -> list[Guarantee]:
-        shown = select(guarantees).where(*where).order_by(OF.id.desc()).limit(limit)
+        columns = (*guarantees.c, tasks.c.completed_at, _state(now).label("state"))
+        shown = select(*columns).select_from(guarantees.outerjoin(tasks))
+        shown = shown.where(*where).order_by(OF.id.desc()).limit(limit)
         rows = (await self._connection.execute(shown)).all()
         listed = select(guarantee_shares).where(guarantee_shares.c.guarantee_id.in_([row.id for row in rows]))
         shares: dict[int, list[GuaranteedShare]] = {}
         for row in await self._connection.execute(listed.order_by(guarantee_shares.c.source)):
             share = GuaranteedShare.model_construct(source=row.source, rate=row.rate, since=row.since)
             shares.setdefault(row.guarantee_id, []).append(share)
-        return [_guarantee(row, shares.get(row.id, []), now) for row in rows]
+        return [_guarantee(row, shares.get(row.id, [])) for row in rows]
 
     async def report(self, number: int, left: int, chance: float, expires_at: float | None, scale: float) -> None:
         """Store what a client or a worker reports about an open promise.
@@ -117,19 +119,23 @@ class GuaranteeStore:
         await self._connection.execute(mine.values(outcome=outcome, ended_at=now))
 
 
-def _outcome_of_task() -> Any:
+def _outcome_of_task() -> ColumnElement[str]:
     kept = and_(tasks.c.status == "SUCCEEDED", tasks.c.completed_at <= OF.deadline)
     return case((kept, "kept"), (tasks.c.canceled.is_not(None), "given up"), else_="broken")
 
 
-def _guarantee(row: Row[Any], shares: list[GuaranteedShare], now: float) -> Guarantee:
-    same = {name: getattr(row, name) for name in Guarantee.model_fields if name in guarantees.c and name != "outcome"}
-    outcome: Outcome = row.outcome or _unsettled(row, now)
-    return Guarantee.model_construct(**same, by=row.deadline, task=row.task_id, outcome=outcome, shares=shares)
+def _state(now: float) -> ColumnElement[str]:
+    """Return the outcome of a promise, joined with its task; if it is not closed yet, as `settle` will store it."""
+    return case(
+        (OF.outcome.is_not(None), OF.outcome),
+        (tasks.c.status == "ACTIVE", "open"),
+        (OF.task_id.is_not(None), _outcome_of_task()),
+        (and_(OF.expires_at > now, OF.deadline > now), "open"),
+        else_=LATE,
+    )
 
 
-def _unsettled(row: Row[Any], now: float) -> Outcome:
-    """Return the outcome of a promise that is not closed yet, as `settle` will store it."""
-    if row.task_id is not None or now < min(row.expires_at, row.deadline):
-        return "open"
-    return "expired" if row.expires_at < row.deadline else "broken"
+def _guarantee(row: Row[Any], shares: list[GuaranteedShare]) -> Guarantee:
+    same = {name: getattr(row, name) for name in Guarantee.model_fields if name in guarantees.c}
+    changed = {"outcome": row.state, "ended_at": row.ended_at or row.completed_at, "shares": shares}
+    return Guarantee.model_construct(**{**same, "by": row.deadline, "task": row.task_id, **changed})

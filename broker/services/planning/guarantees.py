@@ -10,10 +10,10 @@ from typing import NamedTuple
 from pydantic import ValidationError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from broker.errors import Conflict, Forbidden, Invalid, NotFound, TooManyRequests
+from broker.errors import Conflict, Forbidden, Invalid, NotFound, TooLarge, TooManyRequests
 from broker.models.callers import Caller
 from broker.models.forecasts import Expected, ForecastRequest, Resolved
-from broker.models.guarantees import Guarantee, NewGuarantee, Outcome, WantedGuarantee
+from broker.models.guarantees import MOST_SOURCES, Guarantee, NewGuarantee, Outcome, WantedGuarantee
 from broker.models.history import Pair
 from broker.services.auth.quotas import Quotas
 from broker.services.catalogue.replicas import Replicas
@@ -29,7 +29,7 @@ from coalloc.guarantees.admission import AdmittedFinish, FinishView, RefusedFini
 from coalloc.guarantees.deadline import paths_of
 from coalloc.model import Estimate
 
-__all__ = ["DecidedGuarantee", "Guarantees", "within"]
+__all__ = ["MOST_BYTES", "DecidedGuarantee", "Guarantees", "within"]
 
 LEASE = 300.0
 """Seconds without a report after which the client of a promise counts as gone."""
@@ -37,7 +37,8 @@ MOST_OPEN, MOST_CLOSED = 100, 1000
 """Most open promises of a user; number of closed ones, the newest, that are kept."""
 FURTHEST = 30 * 86_400.0
 """Longest time to a promised deadline, in seconds."""
-
+MOST_BYTES = 1 << 62
+"""Bytes that no promise reaches, so that their number can be stored."""
 ENDLESS = 3e8
 """Seconds beyond which a finish is not shown."""
 
@@ -66,7 +67,8 @@ class Guarantees:
 
         :raises Invalid: when a source, the sink or the time is not valid
         :raises NotFound: when a dataset does not exist
-        :raises Conflict: when nothing is known about the links, or about the size of a dataset
+        :raises TooLarge: when the datasets have more bytes than can be stored
+        :raises Conflict: when nothing is known about the links, or about the size or the replicas of a dataset
         :raises TooManyRequests: when the caller has too many promises
         """
         self._quotas.take(caller.subject, caller.role, 1)
@@ -75,6 +77,10 @@ class Guarantees:
         if wanted.files:
             size, holders = await self._located(wanted.files, sink, caller)
             sources = sources or holders
+            if not sources:
+                raise Conflict(
+                    "no endpoint has available replicas of all files", "name sources, or ask for fewer files"
+                )
         links = await self._links(sources, sink, size, caller)
         request_id = None if wanted.request_id is None else str(wanted.request_id)
         return await self.promise(Promising(caller.subject, links, size, wanted.by, wanted.sure, request_id))
@@ -85,7 +91,9 @@ class Guarantees:
         sizes = [_size(each) for each in found]
         common = set.intersection(*({replica.endpoint for replica in each.replicas} for each in found))
         holders = dict.fromkeys(each.endpoint for each in found[0].replicas if each.endpoint in common)
-        return sum(sizes), tuple(holders)
+        if sum(sizes) >= MOST_BYTES:
+            raise TooLarge(f"{len(found)} datasets have more than {MOST_BYTES} bytes", "ask for fewer")
+        return max(1, sum(sizes)), tuple(holders)[:MOST_SOURCES]
 
     async def _links(self, sources: Sequence[str], sink: str, size: int, caller: Caller) -> KnownLinks:
         """Return what is known about the links from some sources to a sink. :raises Conflict: when nothing is known"""

@@ -75,9 +75,16 @@ def look(wanted: Promising, ledger: Sequence[PromisedLink], now: float, number: 
 
     :param number: its own number, as earlier promises have smaller ones; None if nothing was promised
     """
-    earlier = [each for each in ledger if number is None or each.guarantee < number]
+    if number is None:
+        found = decide(wanted, ledger, now) if wanted.bytes else FinishView(1.0, now)
+        match found:
+            case AdmittedFinish(chance=chance, t95=later) | RefusedFinish(chance=chance, earliest=later):
+                return FinishView(chance, inf if later is None else later)
+        return found
+    begin = max([now, *(each.share.since for each in ledger if each.guarantee == number)])
+    earlier = [each for each in ledger if each.guarantee < number]
     links = wanted.links
-    return view(wanted.bytes, now, wanted.by, wanted.sure, links.paths(earlier), links.destination(earlier), ERRORS)
+    return view(wanted.bytes, begin, wanted.by, wanted.sure, links.paths(earlier), links.destination(earlier), ERRORS)
 
 
 def scale_left(left: int, by: float, since: float, rate: float, now: float) -> float:

@@ -13,12 +13,12 @@ import structlog
 from broker.errors import BrokerError
 from broker.models.callers import Caller
 from broker.models.guarantees import WatchedDeadline
-from broker.models.tasks import Event, NewTask
+from broker.models.tasks import Event, NewTask, moves_bytes
 from broker.services.collections.collections import Collections, CollectionUse
 from broker.services.collections.pause_rules import PauseRules
 from broker.services.collections.trees import Trees
 from broker.services.network.places import GLOBUS, Places
-from broker.services.planning.guarantees import Guarantees, within
+from broker.services.planning.guarantees import MOST_BYTES, Guarantees, within
 from broker.services.planning.promised_links import KnownLinks, Promising
 from broker.storage.database import Database, retried
 from broker.storage.dialects import read_clock
@@ -68,17 +68,18 @@ class TaskDeadlines:
 
         Otherwise this is left to the first looks at the task.
         """
-        if not _asked(task) or task.destination is None:
+        if not task.deadline_asked or not moves_bytes(task.kind, task.options):
             return
         try:
             async with asyncio.timeout(SECONDS):
                 size = await self._size(caller, task)
+            if size is not None:
+                ends = (str(task.source), str(task.destination))
+                await self.promise(caller, number, ends, size, len(task.items), task.deadline)
         except (BrokerError, CoallocError, TimeoutError) as error:
-            log.info("the sizes of a task's files are not known yet", task=number, reason=str(error))
-            return
-        if size is not None:
-            ends = (str(task.source), str(task.destination))
-            await self.promise(caller, number, ends, size, len(task.items), task.deadline)
+            log.info("the deadline of a new task is left to later looks", task=number, reason=str(error))
+        except Exception:  # the task is submitted in any case
+            log.exception("cannot look at the deadline of a new task", task=number)
 
     async def _size(self, caller: Caller, task: NewTask) -> int | None:
         """Return the bytes of a task whose items are all files; None if some are not, or if there are many."""
@@ -90,7 +91,8 @@ class TaskDeadlines:
         tree = await self._trees.of(reach.collection, reach)
         found = [await tree.stat(item.source) for item in task.items]
         sizes = [each.size for each in found if each.kind == "file" and each.size is not None]
-        return sum(sizes) if len(sizes) == len(found) else None
+        known = len(sizes) == len(found) and min(sizes) >= 0 and sum(sizes) < MOST_BYTES
+        return sum(sizes) if known else None
 
     async def promise(
         self, caller: Caller, number: str, ends: tuple[str, str], size: int, files: int, by: float
@@ -153,10 +155,6 @@ class TaskDeadlines:
             await stored.grade(number, grade)
             if grade != (before or "fine"):
                 await TaskStore(connection).note([(number, _event(grade, view.chance, by, holds_at, now))])
-
-
-def _asked(task: NewTask) -> bool:
-    return task.deadline_asked and task.kind == "TRANSFER" and not task.options.dry_run
 
 
 def _with_pauses(path: PathRate, mean: float, limits: list[float]) -> PathRate:

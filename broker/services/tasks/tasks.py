@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from broker.errors import Conflict, Invalid, NoTask
 from broker.models.callers import Caller
-from broker.models.tasks import Event, NewTask, Task, WorkKind
+from broker.models.tasks import Event, NewTask, Task, WorkKind, moves_bytes
 from broker.models.work import PlannedWork
 from broker.storage.database import Database, retried
 from broker.storage.dialects import read_clock
@@ -84,7 +84,8 @@ class Tasks:
             now, others = await read_clock(connection), task.owner != caller.subject
             values: dict[str, Any] = {"label": task.label if label is None else label}
             if deadline is not None:
-                values |= {"deadline": deadline, "deadline_asked": True, **dict.fromkeys(UNTOLD)}
+                values |= {"deadline": deadline, "deadline_asked": moves_bytes(task.kind, task.options)}
+                values |= dict.fromkeys(UNTOLD)
                 await DeadlineStore(connection).close(number, now)
             if not await stored.change(number, **values):
                 raise Conflict(f"task {number} is over", "submit a new one")

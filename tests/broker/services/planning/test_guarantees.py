@@ -207,6 +207,11 @@ async def test_datasets_have_sizes_and_endpoints(links, broker):
     assert made.json()["bytes"] == 1_000_000_000
     assert made.json()["shares"][0]["source"] in ("ftp://cern-1.example", "gsiftp://cern-2.example")
     assert (await ann.post(PROMISES, json={**wanted, "files": ["run1:nothing"]})).status_code == 404
+    for name, size in (("run1:empty", 0), ("run1:vast", 2**63 - 1)):
+        await links.put(f"/broker/v1/datasets/{name}", json={"name": name, "size": size})
+        await links.put("/broker/v1/replicas", json={"dataset": name, "endpoint": "cern-1"})
+    assert (await ann.post(PROMISES, json={**wanted, "files": ["run1:empty"]})).status_code == 201
+    assert (await ann.post(PROMISES, json={**wanted, "files": ["run1:vast"]})).status_code == 413
 
 
 async def test_requests_that_are_not_valid_are_refused(links):

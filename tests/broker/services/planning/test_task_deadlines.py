@@ -134,6 +134,10 @@ async def test_deadlines_that_nobody_has_chosen_and_other_tasks_are_not_promised
     assert (task["deadline_probability"], task["deadline_holds_at"]) == (None, None)
     trial = known.submission("/large", deadline=time.time() + 60, options={"dry_run": True})
     assert (await known.ann.post("/broker/v1/tasks", json=trial)).status_code == 202
+    removal = {"submission_id": str(uuid4()), "kind": "DELETE", "source": "to", "items": [{"source": "/nothing"}]}
+    removal["deadline"] = time.time() + 60
+    assert (await known.ann.post("/broker/v1/tasks", json=removal)).status_code == 202
+    await deadline_looks_of(known.broker.factory).look()
     assert await promises(known) == []
 
 
@@ -152,10 +156,10 @@ async def test_a_task_in_time_keeps_its_promise(known):
     await known.admin.delete(f"{V}/endpoint_manager/pause_rule/{rules[0]['id']}")
     number = await transfer(known, 3600, "/small")
     assert (await known.over(number))["status"] == "SUCCEEDED"
-    looks = deadline_looks_of(known.broker.factory)
-    await looks.look()
+    (made,) = await promises(known)
+    assert (made["outcome"], made["ended_at"] < made["by"]) == ("kept", True)
     await transfer(known, 3600, "/small")
-    assert [each["outcome"] for each in await promises(known)][1] == "kept"
+    assert (await promises(known))[1] == made
 
 
 async def test_a_change_of_the_probability_is_told_once(known, clock):
