@@ -7,7 +7,6 @@ from pydantic import Field
 
 from broker.models.base import Moment, Wire
 from broker.models.callers import Role
-from coalloc.guarantees.deadline import Grade
 
 __all__ = [
     "Details",
@@ -183,10 +182,8 @@ class Task(NamedTuple):
     queue: str
     priority: int
     deadline: float
-    deadline_asked: bool
     deadline_chance: float | None
     deadline_holds_at: float | None
-    deadline_grade: Grade | None
     requested_at: float
     started_at: float | None
     completed_at: float | None

@@ -56,7 +56,7 @@ class ServerLimit(NamedTuple):
 
     def free(self, since: float) -> float:
         """Return the rate that is not promised from a moment on."""
-        return max(0.0, self.rate - most(self.promised, since))
+        return inf if self.rate == inf else max(0.0, self.rate - most(self.promised, since))
 
 
 class SharedPath(NamedTuple):

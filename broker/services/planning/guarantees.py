@@ -176,7 +176,10 @@ class Guarantees:
         known = await self.one(caller, number)
         _check_open(known)
         sources = [share.source for share in known.shares]
-        links = await self.known(sources, known.sink, "", max(1, left), caller)
+        try:
+            links: KnownLinks | float = await self.known(sources, known.sink, "", max(1, left), caller)
+        except Conflict:  # the history of its links was deleted meanwhile
+            links = known.chance_now
         await self.renew(number, min(left, known.bytes), links)
         return await self.one(caller, number)
 

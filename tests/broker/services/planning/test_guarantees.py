@@ -153,6 +153,11 @@ async def test_a_report_renews_the_promise_and_returns_what_is_not_needed(links,
     worse = (await ann.post(f"{PROMISES}/{made['id']}/progress", json={"bytes_left": 90 * ONLY_ONE})).json()
     assert worse["bytes_left"] == ONLY_ONE
     assert worse["shares"] == now["shares"]  # a report never takes what others may have been promised
+    assert (await links.put("/broker/v1/ignored-subjects", json={"subject": "a-admin"})).status_code < 300
+    await broker.settled()
+    assert (await ask(ann, sources=["cern-2"])).status_code == 409  # nothing is known any more
+    blind = await ann.post(f"{PROMISES}/{made['id']}/progress", json={"bytes_left": 1})
+    assert (blind.status_code, blind.json()["chance_now"]) == (200, worse["chance_now"])
 
 
 async def test_a_promise_is_kept_or_broken_by_the_brokers_clock(links, broker):
