@@ -4,6 +4,7 @@ from broker.factory import Factory
 from broker.jobs.following import ObservationFollower, Rolling
 from broker.jobs.probing import Prober
 from broker.jobs.scoring import Scoring
+from broker.jobs.task_deadlines import DeadlineLooks
 from broker.jobs.weekly_report import Poster
 from broker.worker.copy_routes import DepotRegistry
 from broker.worker.executor import Executor
@@ -11,7 +12,7 @@ from broker.worker.wake_ups import WakeUps
 from broker.worker.worker import Worker
 from coalloc.api import data_routes
 
-__all__ = ["WakeUps", "followers_of", "poster_of", "prober_of", "worker_of"]
+__all__ = ["WakeUps", "deadline_looks_of", "followers_of", "poster_of", "prober_of", "worker_of"]
 
 
 def worker_of(factory: Factory) -> Worker:
@@ -31,6 +32,11 @@ def worker_of(factory: Factory) -> Worker:
     worker = Worker(factory.database, factory.transfers, factory.decisions, executor, settings.site)
     factory.new_work.subscribe(lambda site: worker.wake())
     return worker
+
+
+def deadline_looks_of(factory: Factory) -> DeadlineLooks:
+    """Return the looks at deadlines that owners of tasks have chosen."""
+    return DeadlineLooks(factory.database, factory.task_deadlines, factory.guarantees)
 
 
 def prober_of(factory: Factory) -> Prober | None:

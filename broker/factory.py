@@ -35,7 +35,9 @@ from broker.services.network.places import Places
 from broker.services.network.probes import Probes
 from broker.services.network.routes import MeasuredRoutes
 from broker.services.planning.flows import Flows
+from broker.services.planning.guarantees import Guarantees
 from broker.services.planning.plans import Plans
+from broker.services.planning.task_deadlines import TaskDeadlines
 from broker.services.tasks.notices import Notices
 from broker.services.tasks.submissions import Submissions
 from broker.services.tasks.tasks import Tasks
@@ -100,6 +102,7 @@ class Factory(NamedTuple):
     replicas: Replicas
     plans: Plans
     flows: Flows
+    guarantees: Guarantees
     collections: Collections
     bookmarks: Bookmarks
     pause_rules: PauseRules
@@ -110,6 +113,7 @@ class Factory(NamedTuple):
     watching: Watching
     notices: Notices | None
     trees: Trees
+    task_deadlines: TaskDeadlines
     probes: Probes
     archive: Archive
     monitoring: Monitoring
@@ -138,7 +142,10 @@ class Factory(NamedTuple):
         transfers = Transfers(database, places, quotas, new_transfers)
         replicas = Replicas(database, places, forecasting, settings)
         collections, tasks = Collections(database), Tasks(database, new_work)
-        submissions = Submissions(collections, tasks)
+        guarantees = Guarantees(database, places, forecasting, replicas, quotas)
+        pause_rules, trees = PauseRules(database, new_work), Trees(database, places, settings)
+        task_deadlines = TaskDeadlines(database, places, guarantees, collections, pause_rules, trees)
+        submissions = Submissions(collections, tasks, task_deadlines)
         return cls(
             settings,
             database,
@@ -165,16 +172,18 @@ class Factory(NamedTuple):
             replicas,
             Plans(replicas),
             Flows(places, forecasting, working),
+            guarantees,
             collections,
             Bookmarks(database),
-            PauseRules(database, new_work),
+            pause_rules,
             tasks,
             submissions,
             Timers(database, submissions),
             TimerRuns(database, submissions, tasks),
             Watching(database),
             Notices(database, settings.hook) if settings.hook else None,
-            Trees(database, places, settings),
+            trees,
+            task_deadlines,
             Probes(database, places, settings.probing),
             Archive(settings, database, places, forecasting, Pace()),
             Monitoring(database),

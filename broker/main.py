@@ -13,7 +13,7 @@ from fastapi.responses import JSONResponse, RedirectResponse, Response
 from prometheus_client import CollectorRegistry
 from starlette.exceptions import HTTPException
 
-from broker.background import WakeUps, followers_of, poster_of, prober_of, worker_of
+from broker.background import WakeUps, deadline_looks_of, followers_of, poster_of, prober_of, worker_of
 from broker.dependencies.route_policies import checked
 from broker.errors import BrokerError, Insufficient, LoggedOut, OAuthRefused, TooManyRequests, Unauthenticated
 from broker.factory import Factory
@@ -106,6 +106,7 @@ def _beside(factory: Factory) -> Iterator[Coroutine[Any, Any, None]]:
     yield factory.timer_runs.keep_running()
     yield keep_giving_back()
     yield factory.places.log_opened()
+    yield deadline_looks_of(factory).run()
     for follower in followers_of(factory):
         yield follower.run()
     if factory.settings.keep_days is not None:

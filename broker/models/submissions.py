@@ -92,6 +92,8 @@ class TaskRecord(Wire):
 
     - `bytes`, `files`: totals known so far, which grow while directories are read
     - `rate`: bytes per second, current or average
+    - `deadline_chance`: probability that a deadline that its owner has chosen is kept; None if unknown
+    - `deadline_holds_at`: when it ends with a probability of 95 %; None if unknown
     - `waits`: reason why the task waits for a lane or a pause rule; empty if it does not
     - `standstill`: why the task does not move, and what to do; null if it does
     - `error`: error that made the task fail, or that it currently retries
@@ -111,6 +113,8 @@ class TaskRecord(Wire):
     started_at: Moment | None
     completed_at: Moment | None
     deadline: Moment
+    deadline_chance: float | None
+    deadline_holds_at: Moment | None
     paused: str | None
     waits: str
     standstill: Standstill | None

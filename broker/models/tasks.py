@@ -21,6 +21,7 @@ __all__ = [
     "Work",
     "WorkKind",
     "WorkState",
+    "moves_bytes",
 ]
 
 TaskKind = Literal["TRANSFER", "DELETE"]
@@ -86,7 +87,8 @@ class Item(Wire):
 class NewTask(Wire):
     """A task to run, validated and with normalised paths.
 
-    `role` is the role of its owner, `token_id` the number of the token that submitted it; workers check both again.
+    `deadline_asked` is true if its owner has chosen the deadline. `role` is the role of its owner, `token_id` the
+    number of the token that submitted it; workers check both again.
     """
 
     owner: str
@@ -98,10 +100,16 @@ class NewTask(Wire):
     destination: UUID | None = None
     label: str | None = None
     deadline: Moment
+    deadline_asked: bool = False
     priority: int = 0
     queue: str = ""
     options: Options = Options()
     items: tuple[Item, ...]
+
+
+def moves_bytes(kind: TaskKind, options: Options) -> bool:
+    """Return whether a task transfers files, so that a deadline has a probability."""
+    return kind == "TRANSFER" and not options.dry_run
 
 
 class Details(NamedTuple):
@@ -182,6 +190,8 @@ class Task(NamedTuple):
     queue: str
     priority: int
     deadline: float
+    deadline_chance: float | None
+    deadline_holds_at: float | None
     requested_at: float
     started_at: float | None
     completed_at: float | None

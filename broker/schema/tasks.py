@@ -20,7 +20,19 @@ from sqlalchemy import (
 
 from broker.schema.base import ACTOR, HELD, ID, METADATA, MOMENT
 
-__all__ = ["FAILED", "UNFINISHED", "events", "lanes", "tasks", "touched", "tunings", "turns", "work", "workers"]
+__all__ = [
+    "ASKED",
+    "FAILED",
+    "UNFINISHED",
+    "events",
+    "lanes",
+    "tasks",
+    "touched",
+    "tunings",
+    "turns",
+    "work",
+    "workers",
+]
 
 UNFINISHED = text("state IN ('pending', 'leased')")
 """The condition for unfinished work. SQLite uses a partial index only for queries with exactly this text."""
@@ -28,6 +40,7 @@ ACTIVE = text("status = 'ACTIVE'")
 FAILED = text("status = 'FAILED'")
 UNNOTIFIED = text("untold IS NOT NULL")
 UNSWEPT = text("unswept IS NOT NULL")
+ASKED = text("deadline_asked AND status = 'ACTIVE'")
 RETRYING = text("state = 'pending' AND attempt > 0")
 
 tasks = Table(
@@ -80,6 +93,12 @@ tasks = Table(
     ),  # copied without the required verification
     Column("folders_not_cleared", BigInteger, nullable=False, server_default="0"),
     Column("untold", MOMENT),  # when to call the webhook for its end; NULL: no call due
+    Column("deadline_asked", Boolean, nullable=False, server_default=text("false")),  # not the default deadline
+    Column("deadline_chance", Double),  # probability that it is kept, at the last look; NULL: unknown
+    Column("deadline_holds_at", MOMENT),  # when it ends with the wanted probability; NULL: unknown
+    Column("deadline_grade", Text),  # coalloc.guarantees.deadline.Grade, as last told; NULL: not told yet
+    Column("watcher", Text),  # process that looks at its deadline, until `watched_until`
+    Column("watched_until", MOMENT),
     Column("unswept", MOMENT),  # when to remove its temporary files; NULL: none
     UniqueConstraint("owner", "submission_id"),
     Index(None, "owner", "requested_at"),
@@ -98,6 +117,7 @@ tasks = Table(
     Index("ix_tasks_failed", "completed_at", sqlite_where=FAILED, postgresql_where=FAILED),
     Index("ix_tasks_untold", "untold", sqlite_where=UNNOTIFIED, postgresql_where=UNNOTIFIED),
     Index("ix_tasks_unswept", "unswept", sqlite_where=UNSWEPT, postgresql_where=UNSWEPT),
+    Index("ix_tasks_asked", "watched_until", sqlite_where=ASKED, postgresql_where=ASKED),
     Index("ix_tasks_deadline", "deadline", sqlite_where=ACTIVE, postgresql_where=ACTIVE),
 )
 

@@ -9,7 +9,7 @@ from sqlalchemy import BigInteger, ColumnElement, and_, case, func, literal, or_
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.errors import Conflict
-from broker.models.tasks import Event, NewTask, Status, Task, TaskKind, WorkKind
+from broker.models.tasks import Event, NewTask, Status, Task, TaskKind, WorkKind, moves_bytes
 from broker.models.work import PlannedWork
 from broker.schema.tasks import events, tasks, work
 from broker.storage.dialects import insert
@@ -88,6 +88,7 @@ class TaskStore:
         values = {
             "id": str(uuid4()),
             **new.model_dump(include={"owner", "role", "token_id", "kind", "label", "queue", "deadline"}),
+            "deadline_asked": new.deadline_asked and moves_bytes(new.kind, new.options),
             "submission_id": str(new.submission_id),
             "nice": -new.priority,
             "source": str(new.source),

@@ -70,7 +70,8 @@ async def planned_file(request: Request, found: FoundReplicas, ask_checksum: boo
 
 
 def _with_deadline(made: Plan, deadline: Deadline, most: int | None) -> Plan:
-    from coalloc.download.outlook import paths_of, promised  # imported here because few plans have deadlines
+    from coalloc.download.outlook import promised  # imported here because few plans have deadlines
+    from coalloc.guarantees.deadline import paths_of
     from coalloc.guarantees.finish import FinishErrors
 
     clock, estimates = time.time(), [share.estimate for share in made.shares if share.error is None]

@@ -5,28 +5,32 @@ an argument.
 """
 
 from collections.abc import Mapping, Sequence
-from math import inf, log
+from math import inf
 from typing import Literal, NamedTuple
 
 from coalloc.errors import DeadlineRefused
 from coalloc.guarantees import LOOK
-from coalloc.guarantees.deadline import PathRate, finish, prospect, spares_needed
+from coalloc.guarantees.deadline import (
+    UNSURE,
+    Grade,
+    PathRate,
+    finish,
+    graded,
+    paths_of,
+    prospect,
+    spares_needed,
+    spread_of,
+)
 from coalloc.guarantees.finish import FinishErrors, FinishForecast
 from coalloc.guarantees.windows import RateWindows
 from coalloc.model import Deadline, DeadlineReport, DeadlineView, Estimate
 from coalloc.schedule.state import ScheduledSource, State
 from coalloc.util import human
 
-__all__ = ["FinishError", "Moment", "Outlook", "paths_of", "promised", "refused"]
+__all__ = ["FinishError", "Moment", "Outlook", "promised", "refused"]
 
-UNSURE, STEADIEST = 1.0, 0.15
-"""Spread of a rate that is a guess; minimum before a transfer, as few earlier ones may agree by chance."""
-WIDTH = 2.05
-"""Units of the error between the p10 and the p90 of a forecast."""
 RANGE = (0.05, 0.95)
 """Probabilities of the bounds that are displayed."""
-AT_RISK, LOST = 0.7, 0.05
-"""Chances below which a deadline is at risk, and as good as lost."""
 SETTLED, SETTLED_PART = 5.0, 0.1
 """Seconds for which the chance must be below a limit before a warning; this part of the time left if that is less."""
 RETRY = 30.0
@@ -44,7 +48,6 @@ LEARNT = 1.0
 
 Moment = Literal["start", "running"]
 """When a forecast was made: before the first byte, or when half of the bytes had arrived."""
-Grade = Literal["fine", "at risk", "lost"]
 
 
 class FinishError(NamedTuple):
@@ -176,7 +179,7 @@ class Outlook:
         if measured and measured[0]:
             return PathRate(*measured, setup)
         known = source.meter.rate(now) or source.estimate.rate
-        return PathRate(state.rate(source, now), _spread(source.estimate) if known else UNSURE, setup)
+        return PathRate(state.rate(source, now), spread_of(source.estimate) if known else UNSURE, setup)
 
     def _finish(self, left: int, paths: Sequence[PathRate], ahead: float) -> FinishForecast:
         """Return the forecast; sources that share a link vary together, which only their sum shows."""
@@ -190,10 +193,7 @@ class Outlook:
 
     def _warn(self, view: DeadlineView, now: float) -> None:
         """Add a warning when the chance has been in another grade for some time."""
-        chance = view.chance or 0.0
-        grade: Grade = "lost" if chance < LOST else "at risk" if chance < AT_RISK else "fine"
-        if grade == "fine" and self._grade != "fine" and chance < view.deadline.sure:
-            grade = "at risk"
+        grade = graded(view.chance or 0.0, self._grade, view.deadline.sure)
         if grade == self._grade:
             self._since = None
             return
@@ -224,11 +224,6 @@ class Outlook:
         ]
 
 
-def paths_of(estimates: Sequence[Estimate]) -> list[PathRate]:
-    """Return the forecasts of the sources about which something is known."""
-    return [PathRate(each.rate, _spread(each), each.setup_seconds or 0.0) for each in estimates if each.rate]
-
-
 def promised(
     deadline: Deadline, left: float, paths: Sequence[PathRate], errors: FinishErrors, clock: float
 ) -> tuple[DeadlineView, int]:
@@ -256,8 +251,3 @@ def refused(name: str, view: DeadlineView) -> DeadlineRefused:
         if view.later
         else "use a lower --sure, or more sources",
     )
-
-
-def _spread(estimate: Estimate) -> float:
-    low, high = estimate.bounds or (0.0, 0.0)
-    return max(STEADIEST, log(high / low) / WIDTH) if low > 0 else UNSURE

@@ -5,13 +5,33 @@ leaves more than a plan with the mean rates, and breaks fewer promises (docs/exp
 """
 
 from collections.abc import Sequence
-from math import exp, hypot, inf
-from typing import NamedTuple
+from math import exp, hypot, inf, log
+from typing import Literal, NamedTuple
 
 from coalloc.guarantees.finish import FinishErrors, FinishForecast
+from coalloc.model import Estimate
 
-__all__ = ["PathRate", "Prospect", "finish", "prospect", "spares_needed"]
+__all__ = [
+    "AT_RISK",
+    "UNSURE",
+    "Grade",
+    "PathRate",
+    "Prospect",
+    "finish",
+    "graded",
+    "paths_of",
+    "prospect",
+    "spares_needed",
+    "spread_of",
+]
 
+UNSURE, STEADIEST = 1.0, 0.15
+"""Spread of a rate that is a guess; minimum before a transfer, as few earlier ones may agree by chance."""
+WIDTH = 2.05
+"""Units of the error between the p10 and the p90 of a forecast."""
+AT_RISK, LOST = 0.7, 0.05
+"""Chances below which a deadline is at risk, and as good as lost."""
+Grade = Literal["fine", "at risk", "lost"]
 POOR = 0.05
 """Quantile of the rate that the sources in use are assumed to have until spare ones are considered again."""
 SAFETY = 5.0
@@ -29,6 +49,17 @@ class PathRate(NamedTuple):
     rate: float
     spread: float
     setup: float = 0.0
+
+
+def paths_of(estimates: Sequence[Estimate]) -> list[PathRate]:
+    """Return the forecasts of the sources about which something is known."""
+    return [PathRate(each.rate, spread_of(each), each.setup_seconds or 0.0) for each in estimates if each.rate]
+
+
+def spread_of(estimate: Estimate) -> float:
+    """Return the spread of an expected rate before a transfer."""
+    low, high = estimate.bounds or (0.0, 0.0)
+    return max(STEADIEST, log(high / low) / WIDTH) if low > 0 else UNSURE
 
 
 class Prospect(NamedTuple):
@@ -98,3 +129,13 @@ def spares_needed(
         if later.chance(seconds - wait, errors) >= cautious:
             return number
     return len(spares)
+
+
+def graded(chance: float, before: Grade, sure: float) -> Grade:
+    """Return the grade of a deadline; it becomes fine again only with the wanted probability.
+
+    :param before: its grade until now
+    """
+    if chance < LOST:
+        return "lost"
+    return "at risk" if chance < AT_RISK or (before != "fine" and chance < sure) else "fine"

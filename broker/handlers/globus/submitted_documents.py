@@ -93,6 +93,7 @@ class GlobusSubmission(ClientDocument):
             "submission_id": self.submission_id,
             "label": label(self.label),
             "deadline": now + DAY if self.deadline is None else later(self.deadline, now),
+            "deadline_asked": self.deadline is not None,
             "priority": self.priority,
         }
 

@@ -85,6 +85,8 @@ def task(known: Task, people: People, collections: Mapping[str, Collection], now
         "request_time": stamp(known.requested_at),
         "completion_time": stamp(known.completed_at) if known.completed_at is not None else None,
         "deadline": stamp(known.deadline),
+        "deadline_probability": known.deadline_chance,
+        "deadline_holds_at": None if known.deadline_holds_at is None else stamp(known.deadline_holds_at),
         **_end("source", known.source, collections),
         **_end("destination", known.destination, collections),
         **{name: getattr(known, name) for name in COUNTS},

@@ -11,6 +11,7 @@ from broker.models.submissions import Submission
 from broker.models.tasks import Item, NewTask, Options
 from broker.services.collection_paths import normal
 from broker.services.collections.collections import Collections, CollectionUse
+from broker.services.planning.task_deadlines import TaskDeadlines
 from broker.services.tasks.tasks import TaskReceipt, Tasks
 
 __all__ = ["DAY", "LONGEST", "Submissions", "due"]
@@ -24,16 +25,20 @@ LONGEST = 100 * 365.25 * DAY
 class Submissions:
     """The entry point for tasks of all APIs."""
 
-    def __init__(self, collections: Collections, tasks: Tasks) -> None:
+    def __init__(self, collections: Collections, tasks: Tasks, deadlines: TaskDeadlines) -> None:
         self._collections = collections
         self._tasks = tasks
+        self._deadlines = deadlines
 
     async def take(self, caller: Caller, task: NewTask, token: int | None = None) -> TaskReceipt:
         """Submit a task that `checked` permits, whose errors it also raises; return an earlier task of this submission.
 
         :param token: number of the caller's token
         """
-        return await self._tasks.submit(await self.checked(caller, task, token))
+        receipt = await self._tasks.submit(await self.checked(caller, task, token))
+        if receipt.new:
+            await self._deadlines.begin(caller, task, receipt.task)
+        return receipt
 
     async def checked(self, caller: Caller, task: NewTask, token: int | None = None) -> NewTask:
         """Return a task of this caller with its queue, after checking that the caller has all necessary permissions.
@@ -72,6 +77,7 @@ class Submissions:
             source=source,
             destination=destination,
             deadline=now + DAY if submission.deadline is None else due(submission.deadline, now),
+            deadline_asked=submission.deadline is not None,
             options=Options(**submission.options.model_dump()),
             items=tuple(_item(submission, item) for item in submission.items),
         )

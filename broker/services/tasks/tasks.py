@@ -7,10 +7,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.errors import Conflict, Invalid, NoTask
 from broker.models.callers import Caller
-from broker.models.tasks import Event, NewTask, Task, WorkKind
+from broker.models.tasks import Event, NewTask, Task, WorkKind, moves_bytes
 from broker.models.work import PlannedWork
 from broker.storage.database import Database, retried
 from broker.storage.dialects import read_clock
+from broker.storage.task_deadlines import DeadlineStore
 from broker.storage.tasks import CountedTasks, FinishedWork, TaskFilter
 from broker.storage.tasks import TaskStore as Stored
 from broker.storage.tokens import TokenStore
@@ -18,6 +19,8 @@ from broker.storage.tokens import TokenStore
 __all__ = ["TaskReceipt", "Tasks", "added"]
 
 Order = Sequence[tuple[str, bool]]
+UNTOLD = ("deadline_chance", "deadline_holds_at", "deadline_grade")
+"""What is known about a deadline, until it is changed."""
 TRANSFERRED: tuple[WorkKind, ...] = ("copy", "link")
 
 
@@ -98,10 +101,11 @@ class Tasks:
             stored = Stored(connection)
             task = await self._owned(stored, caller, number)
             now, others = await read_clock(connection), task.owner != caller.subject
-            values = {
-                "label": task.label if label is None else label,
-                "deadline": task.deadline if deadline is None else deadline,
-            }
+            values: dict[str, Any] = {"label": task.label if label is None else label}
+            if deadline is not None:
+                values |= {"deadline": deadline, "deadline_asked": moves_bytes(task.kind, task.options)}
+                values |= dict.fromkeys(UNTOLD)
+                await DeadlineStore(connection).close(number, now)
             if not await stored.change(number, **values):
                 raise Conflict(f"task {number} is over", "submit a new one")
             if others:

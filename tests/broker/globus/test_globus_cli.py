@@ -2,8 +2,10 @@
 
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 from uuid import uuid4
@@ -16,7 +18,7 @@ from tests.support.gridftp import GridFTPServer
 from tests.support.gsi import Authority
 from tests.support.nginx import Nginx
 from tests.support.programs import run
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import PATIENCE, wait_until
 
 WAIT = ("--timeout", str(int(PATIENCE)), "--polling-interval", "1")
 DATA = {"a.txt": b"hello", "sub/b.txt": b"x" * 1000, "sub/deep/c d.dat": b"", ".hidden": b"h"}
@@ -263,6 +265,27 @@ def test_a_task_under_way(place, endless):
     assert "cancelled successfully" in place.globus.cli("task", "cancel", endless).stdout
     place.globus.cli("task", "wait", endless, *WAIT, status=1)
     assert "no in-progress tasks" in place.globus.cli("task", "cancel", "--all", status=1).stderr
+
+
+def test_a_deadline_that_cannot_be_met_is_told(place, endless):
+    with (place.source / "data" / "large").open("wb") as file:
+        file.truncate(1 << 40)
+    client = place.broker.client()
+    endpoint = client.get("/broker/v1/endpoints/one").json()
+    now, slow = time.time(), {"source": f"ftp://127.0.0.1:{endpoint['port']}", "sink": "HERE", "bytes": 10_000_000}
+    reports = [{**slow, "id": f"d{i}", "started": now - 99 + i, "ended": now - 89 + i} for i in range(30)]
+    assert client.post("/broker/v1/transfers", json=reports).status_code == 200
+    ask = {"source": slow["source"], "sink": "HERE"}
+    wait_until(lambda: client.get("/broker/v1/forecasts", params=ask).json()["observations"] >= 30)
+    deadline = datetime.fromtimestamp(now + 3600, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    words = (f"{place.one}:/data/large", f"{place.two}:/large", "--deadline", deadline)
+    number = place.globus.cli("transfer", *words).stdout.split()[-1]
+    shown = place.globus.json("task", "show", number)
+    assert (shown["status"], shown["deadline_probability"] < 0.05) == ("ACTIVE", True)
+    assert shown["deadline_holds_at"] > shown["deadline"]
+    events = place.globus.json("task", "event-list", number)["DATA"]
+    assert [each["code"] for each in events] == ["DEADLINE_LOST"]
+    assert client.post(f"/v0.10/task/{number}/cancel").status_code == 200
 
 
 def test_all_tasks_are_canceled(place, endless):

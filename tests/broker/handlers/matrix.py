@@ -56,6 +56,12 @@ transfer  POST   /decisions
 reader    GET    /forecasts
 reader    POST   /forecasts
 reader    POST   /plans
+transfer  POST   /guarantees
+reader    GET    /guarantees
+reader    GET    /guarantees/{number}
+transfer  POST   /guarantees/{number}/progress
+transfer  POST   /guarantees/{number}/ended
+transfer  DELETE /guarantees/{number}
 transfer  POST   /tasks
 reader    GET    /tasks
 reader    GET    /tasks/{number}

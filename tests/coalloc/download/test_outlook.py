@@ -5,8 +5,9 @@ from math import isfinite
 
 import pytest
 
-from coalloc.download.outlook import Outlook, paths_of, promised, refused
+from coalloc.download.outlook import Outlook, promised, refused
 from coalloc.errors import DeadlineRefused
+from coalloc.guarantees.deadline import paths_of
 from coalloc.guarantees.finish import FinishErrors
 from coalloc.model import Deadline, Estimate
 from coalloc.schedule.state import State

@@ -102,12 +102,13 @@ def test_user_names_are_one_persons_each():
 
 
 OTHER = """
-action algorithm base cancel_message challenge checksum client_id code collection_id credential data_hosts description
-destination details direction email endpoint_name error error_code errors file_class folder forecaster hash host host_id
-id issuer key kind label leader message name nonce opened operations options outcome panel path paused permissions place
-prefix principal_type private queue ranges rationale reason received redirect_uri role route scheme scope scopes secret
-server set_aside sink site size_class source sources state status stopped strategy submission_id task_id thing timer_id
- token transfer url value error_side successor waits was worker
+action algorithm base cancel_message challenge checksum client_id code collection_id credential data_hosts
+deadline_grade description destination details direction email endpoint_name error error_code error_side errors
+file_class folder forecaster hash host host_id id issuer key kind label leader message name nonce opened operations
+options outcome panel path paused permissions place prefix principal_type private queue ranges rationale reason
+received redirect_uri request_id role route scheme scope scopes secret server set_aside sink site size_class source
+sources state status stopped strategy submission_id successor task_id thing timer_id token transfer url value waits
+was watcher worker
 """
 """Text columns without subjects."""
 
