@@ -17,9 +17,9 @@ from broker.services.planning.task_deadlines import SURE, TaskDeadlines
 from broker.storage.database import Database, retried
 from broker.storage.dialects import read_clock
 from broker.storage.task_deadlines import DeadlineStore
-from coalloc.guarantees.admission import FinishView
 from coalloc.guarantees.deadline import AT_RISK, Grade, PathRate, finish, graded
 from coalloc.guarantees.finish import FinishErrors
+from coalloc.guarantees.finish_admission import FinishView
 from coalloc.guarantees.windows import RateWindows
 
 __all__ = ["DeadlineLooks"]

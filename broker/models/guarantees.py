@@ -8,8 +8,8 @@ from pydantic import Field, StringConstraints, model_validator
 from broker.models.base import Fault, Moment, Size, Wire
 from broker.models.callers import Role
 from broker.models.names import Did, Whereto
-from coalloc.guarantees.admission import PromisedShare
 from coalloc.guarantees.deadline import Grade
+from coalloc.guarantees.finish_admission import PromisedShare
 
 __all__ = [
     "MOST_SOURCES",

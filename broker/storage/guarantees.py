@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from broker.models.guarantees import Guarantee, GuaranteedShare, NewGuarantee, Outcome, PromisedLink
 from broker.schema.guarantees import OPEN, guarantee_shares, guarantees
 from broker.schema.tasks import tasks
-from coalloc.guarantees.admission import PromisedShare
+from coalloc.guarantees.finish_admission import PromisedShare
 
 __all__ = ["GuaranteeStore"]
 

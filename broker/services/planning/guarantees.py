@@ -25,8 +25,8 @@ from broker.storage.database import Database, retried
 from broker.storage.dialects import read_clock
 from broker.storage.guarantees import GuaranteeStore as Stored
 from broker.storage.tokens import TokenStore
-from coalloc.guarantees.admission import AdmittedFinish, FinishView, RefusedFinish
 from coalloc.guarantees.deadline import paths_of
+from coalloc.guarantees.finish_admission import AdmittedFinish, FinishView, RefusedFinish
 from coalloc.model import Estimate
 
 __all__ = ["MOST_BYTES", "DecidedGuarantee", "Guarantees", "within"]

@@ -5,9 +5,17 @@ from math import inf
 from typing import NamedTuple
 
 from broker.models.guarantees import PromisedLink
-from coalloc.guarantees.admission import AdmittedFinish, FinishView, RefusedFinish, ServerLimit, SharedPath, admit, view
 from coalloc.guarantees.deadline import PathRate
 from coalloc.guarantees.finish import FinishErrors
+from coalloc.guarantees.finish_admission import (
+    AdmittedFinish,
+    FinishView,
+    RefusedFinish,
+    ServerLimit,
+    SharedPath,
+    admit,
+    view,
+)
 
 __all__ = ["KnownLinks", "Promising", "decide", "look", "scale_left"]
 

@@ -25,8 +25,8 @@ from broker.storage.dialects import read_clock
 from broker.storage.task_deadlines import DeadlineStore
 from broker.storage.tasks import TaskStore
 from coalloc.errors import CoallocError
-from coalloc.guarantees.admission import FinishView
 from coalloc.guarantees.deadline import Grade, PathRate, graded
+from coalloc.guarantees.finish_admission import FinishView
 from coalloc.util import human
 
 __all__ = ["SURE", "TaskDeadlines"]

@@ -4,8 +4,8 @@ import pytest
 
 from broker.models.guarantees import PromisedLink
 from broker.services.planning.promised_links import KnownLinks, Promising, decide, look, scale_left
-from coalloc.guarantees.admission import AdmittedFinish, PromisedShare, RefusedFinish
 from coalloc.guarantees.deadline import PathRate
+from coalloc.guarantees.finish_admission import AdmittedFinish, PromisedShare, RefusedFinish
 
 LINKS = KnownLinks("DESY", "", {"ftp://a": PathRate(1e6, 0.2)}, {})
 FULL = PromisedLink(1, "ftp://a", "DESY", "", PromisedShare(0.7e6, 0.0, 100.0))

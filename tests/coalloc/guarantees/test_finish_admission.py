@@ -5,7 +5,9 @@ from random import Random
 
 import pytest
 
-from coalloc.guarantees.admission import (
+from coalloc.guarantees.deadline import PathRate
+from coalloc.guarantees.finish import FinishErrors
+from coalloc.guarantees.finish_admission import (
     AdmittedFinish,
     PromisedShare,
     RefusedFinish,
@@ -15,8 +17,6 @@ from coalloc.guarantees.admission import (
     most,
     view,
 )
-from coalloc.guarantees.deadline import PathRate
-from coalloc.guarantees.finish import FinishErrors
 from tests.support.seeds import tries
 
 ERRORS = FinishErrors()
