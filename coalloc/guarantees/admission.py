@@ -77,16 +77,18 @@ def admit(
 ) -> list[Placement | Refusal]:
     """Return for each request, in their order, where it is admitted or what could be admitted instead.
 
-    A stream is not admitted if it would take from a stream that is held what that was promised.
+    Of streams with the same probability, those that are held come first, then the others in their order. A stream is
+    not admitted if it would take from a stream that is held what that was promised.
 
     :param groups: groups of paths that may be used, with different names
     :param held: streams that were admitted before and still run
     :param spare: groups of paths that are not used, but could be
     :param confidence: probability with which each contract is to be kept
+    :raises ValueError: a stream has windows that are shorter than those of which rates are known
     """
     capacity = _Capacity(confidence)
     outcomes: dict[int, Placement | Refusal] = {}
-    state = _Admission(groups, capacity, sorted(held, key=lambda each: -each.request.stream.probability))
+    state = _Admission(groups, spare, capacity, sorted(held, key=lambda each: -each.request.stream.probability))
     for number in sorted(range(len(requests)), key=lambda number: -requests[number].stream.probability):
         request = requests[number]
         state.advance(request.stream.probability)
@@ -128,9 +130,15 @@ class _Admission:
     :param later: held streams, the one with the highest probability first
     """
 
-    def __init__(self, groups: Sequence[PathGroup], capacity: _Capacity, later: Sequence[Placement]) -> None:
+    def __init__(
+        self,
+        groups: Sequence[PathGroup],
+        spare: Sequence[PathGroup],
+        capacity: _Capacity,
+        later: Sequence[Placement],
+    ) -> None:
         self.groups = groups
-        self._by_name = {group.name: group for group in groups}
+        self._by_name = {group.name: group for group in [*spare, *groups]}
         self._capacity = capacity
         self._later = list(later)
         self._loads: dict[str, float] = {}
@@ -144,36 +152,41 @@ class _Admission:
         for name, rate in placed.parts.items():
             self._loads[name] = self._loads.get(name, 0.0) + rate
 
-    def load(self, groups: Sequence[PathGroup]) -> float:
-        """Return the rate of the streams so far on these groups."""
-        return sum([self._loads.get(group.name, 0.0) for group in groups])
+    def load(self, groups: Sequence[PathGroup], probability: float) -> float:
+        """Return the rate of the streams on these groups that come before a stream with this probability."""
+        load = sum([self._loads.get(group.name, 0.0) for group in groups])
+        before = (each for each in self._later if each.request.stream.probability >= probability)
+        return load + sum(each.parts.get(group.name, 0.0) for each in before for group in groups)
 
     def room(self, groups: Sequence[PathGroup], request: RateRequest) -> float:
         """Return the highest rate that can be promised over these groups; not positive if there is none."""
-        return min(self._capacity.of(groups, request)[1] - self.load(groups), self._left_by_later(groups))
+        promised = self._capacity.of(groups, request)[1] - self.load(groups, request.stream.probability)
+        return min(promised, self._left_by_later(groups, request.stream.probability))
 
-    def _left_by_later(self, groups: Sequence[PathGroup]) -> float:
-        """Return what may be taken from these groups without harm to held streams of lower precedence."""
+    def _left_by_later(self, groups: Sequence[PathGroup], probability: float) -> float:
+        """Return what may be taken from these groups without harm to held streams of lower probability."""
         left = inf
-        if not self._later:
-            return left
-        names = {group.name for group in groups}
-        for number, placed in enumerate(self._later):
-            if names & placed.parts.keys():  # its other paths may be gone
-                used = [self._by_name[name] for name in placed.parts if name in self._by_name]
-                before = sum(each.parts.get(name, 0.0) for each in self._later[: number + 1] for name in placed.parts)
-                left = min(left, self._capacity.of(used, placed.request)[1] - self.load(used) - before)
+        for placed in self._later:
+            stream = placed.request.stream
+            if stream.probability < probability and any(group.name in placed.parts for group in groups):
+                used = [self._by_name[name] for name in placed.parts if name in self._by_name]  # others may be gone
+                promised = self._capacity.of(used, placed.request)[1]
+                left = min(left, promised - self.load(used, stream.probability))
         return left
 
     def chance(self, groups: Sequence[PathGroup], request: RateRequest) -> float:
         """Return the probability that the contract is kept if it is placed on these groups."""
         forecast, _ = self._capacity.of(groups, request)
-        rate = self.load(groups) + request.rate
+        rate = self.load(groups, request.stream.probability) + request.rate
         return min([forecast.chance(rate, group.errors) for group in groups]) if forecast else 0.0
 
+    def ordered(self, request: RateRequest) -> list[PathGroup]:
+        """Return the groups, the one with the most room first."""
+        return sorted(self.groups, key=lambda group: -self.room([group], request))
+
     def sets(self, request: RateRequest) -> Iterator[list[PathGroup]]:
-        """Yield growing sets of two and more groups, those with the most room first."""
-        ordered = sorted(self.groups, key=lambda group: -self.room([group], request))
+        """Yield growing sets of two and more groups."""
+        ordered = self.ordered(request)
         for number in range(2, len(ordered) + 1):
             yield ordered[:number]
 
@@ -190,7 +203,7 @@ class _Admission:
         placed = Placement(
             request,
             self._parts(used, request),
-            self.load(used) + request.rate,
+            self.load(used, request.stream.probability) + request.rate,
             self._capacity.of(used, request)[0],
             self.chance(used, request),
         )
@@ -228,7 +241,9 @@ def _refusal(request: RateRequest, state: _Admission, spare: Sequence[PathGroup]
 
 
 def _first_enough(request: RateRequest, state: _Admission, spare: Sequence[PathGroup]) -> str | None:
+    ordered = state.ordered(request)
     for group in spare:
-        if state.room([group], request) >= request.rate or state.room([*state.groups, group], request) >= request.rate:
+        sets = ([group, *ordered[:number]] for number in range(len(ordered) + 1))
+        if any(state.room(each, request) >= request.rate for each in sets):
             return group.name
     return None

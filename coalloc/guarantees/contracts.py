@@ -6,7 +6,7 @@ forecasts erred for contracts that have ended (docs/explanation/promises.md).
 """
 
 from collections.abc import Sequence
-from math import exp, floor, inf, log, sqrt
+from math import exp, floor, log, sqrt
 from operator import mul
 from typing import NamedTuple
 
@@ -33,6 +33,8 @@ LOWEST, SMALLEST = 1e-2, 1e-4
 """Least rate of a window and of a contract, as a part of the mean, as a standstill has no logarithm."""
 MARGIN = 0.9
 """Part of the accepted risk that is taken, as the errors are those of few contracts."""
+ROUNDING = 1e-6
+"""Part of the rate by which that of a window may be less, as sums of bytes are divided at the ends of windows."""
 OWN = 200
 """Number of the latest own errors that count."""
 PRIOR = (
@@ -51,8 +53,8 @@ tests/benchmarks/admission.py computes them, and shows how often promises hold o
 
 
 def misses(probability: float, windows: int) -> int:
-    """Return how many of so many windows may be missed."""
-    return floor((1 - probability) * windows + 1e-9)
+    """Return how many of so many windows may be missed, never all of them."""
+    return max(0, min(windows - 1, floor((1 - probability) * windows + 1e-9)))
 
 
 def contract_rate(rates: Sequence[float], probability: float) -> float:
@@ -111,9 +113,9 @@ class RateForecast(NamedTuple):
         return 1 - errors.chance(self.error(rate)) if self.rate else 0.0
 
     def error(self, actual: float) -> float:
-        """Return the error of this forecast, for the rate that the contract could have had."""
+        """Return the error of this forecast, for the rate that the contract could have had; 0 if it forecast none."""
         if not self.rate:
-            return inf if actual else 0.0
+            return 0.0
         return log(max(SMALLEST, actual / self.rate)) / self.spread
 
 
@@ -214,7 +216,7 @@ class Contract(NamedTuple):
         """
         if now < self.until or len(windows) != self.windows:
             raise ValueError(f"a contract of {self.windows} windows until {self.until} has not ended at {now}")
-        wanted = self.stream.rate or 0.0
+        wanted = (self.stream.rate or 0.0) * (1 - ROUNDING)
         missed = sum(window.rate < wanted for window in windows)
         allowed = misses(self.stream.probability, self.windows)
         possible = contract_rate([window.rate for window in windows], self.stream.probability)

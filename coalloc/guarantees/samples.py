@@ -64,6 +64,9 @@ class PathSamples:
         if begun is None or not 0 <= now - begun <= LONGEST * self.length * (1 + ROUNDING):
             self._start_window()
             return
+        if now == begun:
+            self._bytes, self._limited = self._bytes + nbytes, self._limited or limited
+            return
         at, until = begun / self.length, now / self.length
         while at < until:
             edge = floor(at + ROUNDING) + 1

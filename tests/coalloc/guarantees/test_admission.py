@@ -131,9 +131,29 @@ def test_a_stream_that_runs_keeps_its_promise_when_one_of_higher_probability_com
     assert fitting.load == pytest.approx(found.rate * 0.99)
 
 
+def test_what_is_offered_at_a_lower_probability_leaves_room_for_streams_that_run():
+    groups = [group("a", 1, 1e6, 0.5)]
+    running = placed(admit([request(0.2e6, 0.8, "running")], groups)[0])
+    found = refused(admit([request(0.3e6, 0.99, "new")], groups, held=[running])[0])
+    assert found.probability is not None
+    placed(admit([request(0.3e6, found.probability, "new")], groups, held=[running])[0])
+
+
+def test_a_further_path_may_be_enough_only_together_with_another():
+    found = refused(admit([request(1.3e6)], [group("a", 1)], spare=[group("slow", 2, 1e4), group("b", 3)])[0])
+    assert found.further == "b"
+
+
+def test_windows_shorter_than_those_of_the_paths_are_refused():
+    with pytest.raises(ValueError, match="windows of 1"):
+        admit([RateRequest(Stream("s", 1e5, window=0.1), 60.0)], [group("a", 1)])
+
+
 def test_a_running_stream_on_a_path_that_is_gone_takes_nothing_from_others():
     running = placed(admit([request(0.7e6, 0.9, "running")], [group("gone", 1)])[0])
-    placed(admit([request(0.6e6, 0.99, "new")], [group("a", 2)], held=[running])[0])
+    groups, gone = [group("a", 2)], [group("gone", 1)]
+    placed(admit([request(0.6e6, 0.99, "new")], groups, held=[running])[0])
+    assert refused(admit([request(9e6, 0.99, "new")], groups, held=[running], spare=gone)[0]).further is None
 
 
 @given(

@@ -69,6 +69,21 @@ def test_windows_that_come_in_runs_make_a_longer_contract_less_certain():
     assert forecast_of(rates, windows=20).spread > 1.5 * forecast_of(shuffled, windows=20).spread
 
 
+@pytest.mark.parametrize("correlation", [0.0, 0.8, 0.97])
+def test_contracts_are_kept_as_often_as_stated_however_long_the_runs_of_slow_windows(correlation: float):
+    kept = by_percentile = 0
+    for seed in range(200):
+        chance, level, rates = Random(seed), 0.0, []
+        for _ in range(300):
+            level = correlation * level + chance.gauss(0, 0.4 * (1 - correlation**2) ** 0.5)
+            rates.append(1e6 * exp(level))
+        known, possible = rates[:240], contract_rate(rates[240:], 0.95)
+        kept += forecast_of(known, 0.95, 60).promise(0.9, ERRORS) <= possible
+        by_percentile += contract_rate(known, 0.95) <= possible
+    assert kept >= 176
+    assert by_percentile < 150
+
+
 @given(RATES, PROBABILITIES, st.integers(1, 400), st.floats(0.5, 0.99), st.floats(1e-3, 1e3))
 def test_promises_scale_with_the_rates_and_fall_with_the_confidence(rates, probability, windows, confidence, factor):
     forecast = forecast_of(rates, probability, windows)
@@ -131,6 +146,16 @@ def test_what_is_learnt_from_a_broken_contract_makes_the_next_promise_smaller():
     for _ in range(5):
         errors = errors.learn(result)
     assert held.forecast.promise(0.9, errors) < before
+
+
+@pytest.mark.parametrize("probability", [-1.0, 0.0, 1.0, 2.0])
+def test_shares_of_windows_beyond_all_and_none_are_as_these(probability: float):
+    assert contract_rate([1.0, 2.0, 3.0], probability) == (1.0 if probability >= 1 else 3.0)
+
+
+def test_a_forecast_of_nothing_is_never_wrong():
+    errors = ContractErrors([(RateForecast(0.0, 0.3).error(1e6), False)] * 50)
+    assert forecast_of([1e6] * 50).promise(0.9, errors) > 0
 
 
 def test_the_known_errors_are_in_order():
