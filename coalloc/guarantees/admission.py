@@ -155,6 +155,8 @@ class _Admission:
     def load(self, groups: Sequence[PathGroup], probability: float) -> float:
         """Return the rate of the streams on these groups that come before a stream with this probability."""
         load = sum([self._loads.get(group.name, 0.0) for group in groups])
+        if not self._later:
+            return load
         before = (each for each in self._later if each.request.stream.probability >= probability)
         return load + sum(each.parts.get(group.name, 0.0) for each in before for group in groups)
 

@@ -125,7 +125,8 @@ def forecast_rate(rates: Sequence[float], probability: float, windows: int) -> R
     The forecast is the geometric mean of two. One is that of the rates that contracts could have had in the past,
     weighted exponentially with a memory of one contract. The other is that of the percentile of all known windows and
     of the percentile of the latest ones. The spread is the typical error of forecasts of the first kind, measured on
-    that past. If too little of it is known, shorter contracts are looked at.
+    that past. If too little of it is known, shorter contracts are looked at; the error grows with the square root of
+    the duration, as that of a random walk.
 
     :param rates: rates in the latest windows of the stream's length, samples only, the oldest first
     :param probability: share of the windows that must have the rate
@@ -140,18 +141,19 @@ def forecast_rate(rates: Sequence[float], probability: float, windows: int) -> R
     logs = [log(max(LOWEST, rate / mean)) for rate in rates]
     noise = sqrt(max(0.0, sum(map(mul, logs, logs)) / len(logs) - (sum(logs) / len(logs)) ** 2))
     usual = max(STEADIEST, USUAL * noise * (0.1 / max(1 - probability, 1 / KNOWN)) ** RARE)
-    past, ahead = _past_contracts(rates, probability, windows, smallest)
+    length = min(windows, len(rates) // 2)
+    past, ahead = _past_contracts(rates, probability, length, smallest)
     expected, spread = _forecast(past, ahead, usual)
     latest = rates[-max(LEAST, len(rates) // RECENT) :]
     percentiles = [log(max(smallest, contract_rate(each, probability))) for each in (rates, latest)]
-    return RateForecast(exp(expected / 2 + sum(percentiles) / 4), spread)
+    widened = spread * sqrt(min(windows, KNOWN // 2) / length)
+    return RateForecast(exp(expected / 2 + sum(percentiles) / 4), widened)
 
 
 def _past_contracts(
-    rates: Sequence[float], probability: float, windows: int, smallest: float
+    rates: Sequence[float], probability: float, length: int, smallest: float
 ) -> tuple[list[float], int]:
     """Return the logarithms of the rates that contracts could have had, and after how many of them the next begins."""
-    length = min(windows, len(rates) // 2)
     step = max(1, length // STEPS)
     allowed = misses(probability, length)
     ends = range(len(rates) - (len(rates) - length) // step * step, len(rates) + 1, step)
