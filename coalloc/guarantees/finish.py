@@ -4,11 +4,11 @@ The forecast is the bytes left divided by the rate. Its error is the logarithm o
 units of the spread (`windows`), so that errors on steady and on noisy paths can be pooled.
 """
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from itertools import accumulate
 from math import exp, inf, log
 from typing import NamedTuple
+
+from coalloc.guarantees.errors import HALF, ErrorDistribution
 
 __all__ = ["FinishErrors", "FinishForecast"]
 
@@ -25,13 +25,9 @@ PRIOR = (
 
 tests/benchmarks/deadlines.py computes them, and shows how often bounds hold on traces that they were not made from.
 """
-TAIL = 0.5
-"""Mean excess of errors beyond the known ones, which are taken as exponential: no error is impossible."""
-HALF = 30
-"""Number of own errors that weigh as much as all others."""
 
 
-class FinishErrors:
+class FinishErrors(ErrorDistribution):
     """Errors of forecasts of transfers that have ended: this user's own ones, beside those of `PRIOR`.
 
     An error must not be added before its transfer has ended.
@@ -41,32 +37,7 @@ class FinishErrors:
 
     def __init__(self, own: Sequence[float] = (), prior: Sequence[float] = PRIOR) -> None:
         weight = len(own) / (len(own) + HALF)
-        known = sorted([(z, weight / len(own)) for z in own] + [(z, (1 - weight) / len(prior)) for z in prior])
-        self._errors = [z for z, _ in known]
-        sums = accumulate(share for _, share in known)
-        self._shares = [total - share / 2 for total, (_, share) in zip(sums, known, strict=True)]
-
-    def quantile(self, probability: float) -> float:
-        """Return the error that is not exceeded with this probability, which is neither 0 nor 1."""
-        after = bisect_left(self._shares, probability)
-        if after == 0:
-            return self._errors[0] - TAIL * log(self._shares[0] / probability)
-        if after == len(self._shares):
-            return self._errors[-1] + TAIL * log((1 - self._shares[-1]) / (1 - probability))
-        low, high = self._shares[after - 1], self._shares[after]
-        part = (probability - low) / (high - low)
-        return self._errors[after - 1] + part * (self._errors[after] - self._errors[after - 1])
-
-    def chance(self, error: float) -> float:
-        """Return the probability that an error is at most so large: the inverse of `quantile`."""
-        after = bisect_right(self._errors, error)
-        if after == 0:
-            return self._shares[0] * exp((error - self._errors[0]) / TAIL)
-        if after == len(self._errors):
-            return 1 - (1 - self._shares[-1]) * exp((self._errors[-1] - error) / TAIL)
-        low, high = self._errors[after - 1], self._errors[after]
-        share = self._shares[after - 1]
-        return share + (error - low) / (high - low) * (self._shares[after] - share)
+        super().__init__([(z, weight / len(own)) for z in own] + [(z, (1 - weight) / len(prior)) for z in prior])
 
 
 class FinishForecast(NamedTuple):

@@ -144,7 +144,7 @@ def show_finishes() -> None:
             for half in (0, 1):
                 for series in halves(name, window)[half]:
                     _follow(series, duration / window, both[1 - half], kept, ratios)
-            cells = [f"{_share(kept[level])}  {median(ratios[level]):.2f}" for level in kept]
+            cells = [f"{binomial(kept[level])}  {median(ratios[level]):.2f}" for level in kept]
             print(f"  {name:12} {duration:6} s  n {len(kept[0.95]):6}  {'   '.join(cells)}", flush=True)
 
 
@@ -248,7 +248,7 @@ def show_sparing() -> None:
         for tightness in TIGHTNESS:
             ended = [each for half in (0, 1) for each in trials(tightness, sure, half, both[1 - half])]
             spared, least = (100 * float(np.mean([getattr(each, of) for each in ended])) for of in ("spared", "least"))
-            share = _share([each.in_time for each in ended])
+            share = binomial([each.in_time for each in ended])
             print(f"  {tightness:4} {sure:5} {len(ended):5}   {share}   {spared:5.1f}  {least:5.1f}", flush=True)
 
 
@@ -271,11 +271,12 @@ def show_warnings() -> None:
         for low, high in pairwise(grades):
             kept = [in_time for chance, in_time in shown if low <= chance < high]
             if kept:
-                print(f"  {low:4.2f} to {min(high, 1):4.2f}  {_share(kept)}  of {len(kept)}")
+                print(f"  {low:4.2f} to {min(high, 1):4.2f}  {binomial(kept)}  of {len(kept)}")
         print(f"  {broken} broken, {announced} of them announced; {alarms} warnings", flush=True)
 
 
-def _share(kept: Sequence[bool]) -> str:
+def binomial(kept: Sequence[bool]) -> str:
+    """Return a share in percent, and its exact binomial interval of 95 %."""
     count, total = sum(kept), len(kept)
     low = beta.ppf(0.025, count, total - count + 1) if count else 0.0
     high = beta.ppf(0.975, count + 1, total - count) if count < total else 1.0
