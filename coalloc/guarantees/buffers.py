@@ -32,7 +32,7 @@ def sender_buffer(rate: float, services: Sequence[float]) -> float:
 
 
 class ReceiverBuffer(NamedTuple):
-    """What a receiver needs to use a stream evenly.
+    """The needs of a receiver that uses a stream evenly.
 
     :param delay: seconds from the first moment at which a packet could have arrived until the first is used
     :param packets: packets that it has to hold

@@ -23,8 +23,8 @@ class Flow:
     """
 
     def __init__(self, placement: Placement) -> None:
-        self.follow(placement)
         self.ready = self.used = self.late = self.extra = 0
+        self.follow(placement)
         self.served = 0.0
         self.late_since = inf
         self.gone = False
@@ -37,6 +37,8 @@ class Flow:
         self.required = sum(placement.packets.values())
         self.offered = self.stream.offered if self.required else 0
         self.ratio = self.required / self.offered if self.offered else 0.0
+        if not self.required:
+            self.late = self.extra = 0
 
     def take(self) -> int:
         """Return the number of the next packet, which is being sent from now on."""
@@ -55,7 +57,7 @@ class Flow:
 
     def begin(self, start: float, missed: int) -> None:
         """Begin a window; `missed` more windows have passed in which nothing could be sent."""
-        late = min(self.ready, self.late + self.required - self.used + missed * self.required)
+        late = min(self.ready, self.late + max(0, self.required - self.used) + missed * self.required)
         if late and not self.late:
             self.late_since = start - (missed + 1) * self.stream.window
         self.late, self.used, self.extra = late, 0, self.offered - self.required

@@ -1,4 +1,4 @@
-"""Which packet goes next on a path that is ready: the precedence of IQ-Paths, table I. Pure; time is an argument.
+"""The choice of the packet that goes next on a path, by the precedence of IQ-Paths, table I. Pure; time is an argument.
 
 1. Packets that are scheduled on this path in this window, in the order of its scheduling vector (`vectors`)
 2. Packets that are scheduled on other paths: earliest deadline first, then the highest window constraint x / y
@@ -30,8 +30,10 @@ from coalloc.guarantees.vectors import Turn, order_turns
 
 __all__ = ["Packet", "PacketScheduler"]
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 30.0
 """Seconds that a blocked path gets nothing, the first time and at most."""
+DOUBLINGS = 10
+"""Times that a pause is doubled, enough for the longest one."""
 
 
 class Packet(NamedTuple):
@@ -67,7 +69,7 @@ class _Scheduled(NamedTuple):
 
 
 class PacketScheduler:
-    """The packets of several streams over several paths.
+    """The packets of several streams over several paths. The time must not go back.
 
     :param paths: names of the paths
     :ivar visits: VP, the order in which an engine asks paths that are ready at the same time, each as often as it has
@@ -87,7 +89,7 @@ class PacketScheduler:
         self._listed: set[int] = set()
 
     def place(self, placements: Sequence[Placement], now: float) -> None:
-        """Use these placements from now on; streams that have none are removed.
+        """Use these placements from now on; streams that have none are removed, and their names are not used again.
 
         Turns that a stream has taken in the present window count. A new one has its share of what is left of it.
         """
@@ -197,19 +199,23 @@ class PacketScheduler:
     def next(self, path: str, now: float) -> Packet | None:
         """Return the packet that this path is to send now.
 
-        None if the path is in a pause, or if no packet is there: ask again when some have arrived.
+        None if the path is in a pause, or if no packet is there: ask again when some have arrived. A path that was
+        blocked gets one packet, if possible one that no path has scheduled, and no other until that has arrived.
         """
         if now >= self._next_start:
             self._begin_windows(now)
         queue = self._paths[path]
-        if now < queue.resumes:
+        if now < queue.resumes or (queue.failures and queue.sending):
             return None
-        if scheduled := self._next_scheduled(queue):
+        scheduled = None if queue.failures else self._next_scheduled(queue)
+        flow = None if scheduled else self._next_unscheduled()
+        if not scheduled and not flow:
+            scheduled = self._next_scheduled(queue)
+        if scheduled:
             heappop(scheduled.path.turns)
             flow = self._flows[scheduled.turn.owner]
             flow.used += 1
-        elif unscheduled := self._next_unscheduled():
-            flow = unscheduled
+        elif flow:
             flow.use_unscheduled()
         else:
             return None
@@ -256,7 +262,7 @@ class PacketScheduler:
         """Take back all packets that this path was to send; return the time at which it may be asked again."""
         self._begin_windows(now)
         queue = self._paths[path]
-        queue.resumes = now + min(LONGEST_PAUSE, FIRST_PAUSE * 2**queue.failures)
+        queue.resumes = now + min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(queue.failures, DOUBLINGS))
         queue.failures += 1
         for packet, (flow, scheduled) in queue.sending.items():
             flow.give_back(packet.number)
