@@ -12,6 +12,7 @@ other. It does not count on the help that paths give each other (`packets`), so 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from itertools import accumulate, groupby, pairwise
+from math import inf
 from typing import NamedTuple
 
 from coalloc.guarantees.streams import Stream
@@ -40,7 +41,7 @@ class Placement(NamedTuple):
     @property
     def holds(self) -> bool:
         """Return whether the paths bear the stream as it is required."""
-        if not self.stream.rate:
+        if not self.packets:
             return True
         if self.stream.misses is not None:
             return self.misses <= self.stream.misses + ROUNDING
@@ -95,26 +96,38 @@ def map_streams(streams: Sequence[Stream], paths: Mapping[str, Sequence[float]])
     """
     views = [_Path(name, rates) for name, rates in paths.items()]
     placed: dict[str, Placement] = {}
-    for _, equals in groupby(sorted(filter(_has_rate, streams), key=_precedence), key=_alike):
-        alike: list[tuple[Stream, list[float]]] = []
+    for _, equals in groupby(sorted(filter(_is_guaranteed, streams), key=_precedence), key=_alike):
+        alike: list[_Shares] = []
         waiting = list(equals)
         for find in (_single, _divided):
             for stream in waiting.copy():
-                shares, cost = find(stream, views)
-                if cost <= _allowed(stream):
+                shares = find(stream, views)
+                if shares.cost <= _allowed(stream):
                     waiting.remove(stream)
                     _load(views, shares)
-                    alike.append((stream, shares))
+                    alike.append(shares)
         _place(alike, views, placed)
         for stream in waiting:
-            shares, _ = _divided(stream, views)
+            shares = _spread(stream, views)
             _load(views, shares)
-            _place([(stream, shares)], views, placed)
+            _place([shares], views, placed)
     return [placed.get(stream.name) or Placement(stream, {}) for stream in streams]
 
 
-def _has_rate(stream: Stream) -> bool:
-    return bool(stream.rate)
+class _Shares(NamedTuple):
+    """A way to serve a stream.
+
+    :param packets: number of packets on each path
+    :param cost: probability that they are not served; with a bound of misses, the share that is expected late
+    """
+
+    stream: Stream
+    packets: Sequence[int]
+    cost: float
+
+
+def _is_guaranteed(stream: Stream) -> bool:
+    return stream.required > 0
 
 
 def _alike(stream: Stream) -> tuple[float, str]:
@@ -122,7 +135,12 @@ def _alike(stream: Stream) -> tuple[float, str]:
 
 
 def _precedence(stream: Stream) -> tuple[float, bool, float, float]:
-    return -stream.probability, stream.misses is None, stream.misses or 0.0, -(stream.rate or 0.0)
+    return -stream.probability, stream.misses is None, stream.misses or 0.0, -stream.required * _unit(stream)
+
+
+def _unit(stream: Stream) -> float:
+    """Return the rate of a stream that has one packet in a window."""
+    return stream.packet / stream.window
 
 
 def _allowed(stream: Stream) -> float:
@@ -132,78 +150,84 @@ def _allowed(stream: Stream) -> float:
     return 1 - stream.probability + ROUNDING
 
 
-def _cost(stream: Stream, path: _Path, rate: float) -> float:
-    """Return the probability that a part of a stream fails; with a bound of misses, the share that is expected late."""
-    if not rate:
-        return 0.0
-    return path.failure(rate) if stream.misses is None else path.shortfall(rate) / (stream.rate or rate)
+def _shares(stream: Stream, paths: Sequence[_Path], packets: Sequence[int]) -> _Shares:
+    costs = [_cost(stream, path, number) for path, number in zip(paths, packets, strict=True) if number]
+    return _Shares(stream, packets, sum(costs))
 
 
-def _single(stream: Stream, paths: Sequence[_Path]) -> tuple[list[float], float]:
-    """Return the rate of a stream on each path, all of it on the best one, and the cost."""
-    rate = stream.rate or 0.0
-    costs = [(_cost(stream, path, rate), -path.left(1 - stream.probability)) for path in paths]
+def _cost(stream: Stream, path: _Path, packets: int) -> float:
+    rate = packets * _unit(stream)
+    if stream.misses is None:
+        return path.failure(rate)
+    return path.shortfall(rate) / (stream.required * _unit(stream))
+
+
+def _single(stream: Stream, paths: Sequence[_Path]) -> _Shares:
+    """Return the best way to serve a stream by a single path."""
+    required = stream.required
+    costs = [(_cost(stream, path, required), -path.left(1 - stream.probability)) for path in paths]
     best = min(range(len(paths)), key=costs.__getitem__)
-    return [rate if index == best else 0.0 for index in range(len(paths))], costs[best][0]
+    packets = [required if index == best else 0 for index in range(len(paths))]
+    return _Shares(stream, packets, costs[best][0])
 
 
-def _divided(stream: Stream, paths: Sequence[_Path]) -> tuple[list[float], float]:
-    """Return the same for a stream that may be divided, over few paths if they suffice."""
-    found, cost = _single(stream, paths)
+def _divided(stream: Stream, paths: Sequence[_Path]) -> _Shares:
+    """Return a way to serve a stream by several paths, by few if they suffice; no path suffices alone."""
     spare = [path.left(1 - stream.probability) for path in paths]
+    found = _Shares(stream, [0] * len(paths), inf)
+    if stream.misses is None and sum(spare) < stream.required * _unit(stream):
+        return found  # a part must not fail more often than the whole
     by_spare = sorted(range(len(paths)), key=lambda index: -spare[index])
-    borne = stream.misses is not None or sum(spare) >= (stream.rate or 0.0)
-    number = (
-        1 if borne else max(1, len(paths) // 2)
-    )  # no few paths suffice: a part must not fail more often than the whole
-    while cost > _allowed(stream) and number < len(paths):
+    number = 1
+    while found.cost > _allowed(stream) and number < len(paths):
         number = min(2 * number, len(paths))
-        parts = _divide(stream.rate or 0.0, paths, by_spare[:number])
-        total = sum(_cost(stream, path, part) for path, part in zip(paths, parts, strict=True))
-        if total < cost:
-            found, cost = parts, total
-    return found, cost
+        found = min(found, _shares(stream, paths, _divide(stream, paths, by_spare[:number])), key=_by_cost)
+    return found
 
 
-def _divide(rate: float, paths: Sequence[_Path], chosen: Sequence[int]) -> list[float]:
-    """Return the parts of a rate on the chosen paths, such that all of them fail equally often.
+def _spread(stream: Stream, paths: Sequence[_Path]) -> _Shares:
+    """Return a way to serve a stream that no paths bear."""
+    everywhere = _divide(stream, paths, range(len(paths)))
+    return min(_single(stream, paths), _shares(stream, paths, everywhere), key=_by_cost)
+
+
+def _by_cost(shares: _Shares) -> float:
+    return shares.cost
+
+
+def _divide(stream: Stream, paths: Sequence[_Path], chosen: Sequence[int]) -> list[int]:
+    """Return the packets of a stream on each path, such that all of the chosen ones fail equally often.
 
     That is the division with the fewest expected misses: the derivative of `shortfall` is `failure`.
     """
+    rate = stream.required * _unit(stream)
     low, high = 0.0, 1.0
-    for _ in range(12):  # finer than any number of windows that is known
+    for _ in range(10):  # finer than a thousand windows
         middle = (low + high) / 2
         if sum(paths[index].left(middle) for index in chosen) < rate:
             low = middle
         else:
             high = middle
-    most = {index: paths[index].left(high) for index in chosen}
-    total = sum(most.values())
-    if not total:
-        return [rate if index == chosen[0] else 0.0 for index in range(len(paths))]
-    return [rate * most.get(index, 0.0) / total for index in range(len(paths))]
+    parts = [paths[index].left(high) if index in chosen else 0.0 for index in range(len(paths))]
+    if not any(parts):
+        parts[chosen[0]] = rate
+    edges = accumulate(parts, initial=0.0)
+    total = sum(parts)
+    marks = [round(stream.required * edge / total) for edge in edges]
+    return [after - before for before, after in pairwise(marks)]
 
 
-def _load(paths: Sequence[_Path], shares: Sequence[float]) -> None:
-    for path, share in zip(paths, shares, strict=True):
-        path.load += share
+def _load(paths: Sequence[_Path], shares: _Shares) -> None:
+    for path, packets in zip(paths, shares.packets, strict=True):
+        path.load += packets * _unit(shares.stream)
 
 
-def _place(alike: Sequence[tuple[Stream, list[float]]], paths: Sequence[_Path], placed: dict[str, Placement]) -> None:
+def _place(alike: Sequence[_Shares], paths: Sequence[_Path], placed: dict[str, Placement]) -> None:
     """Place streams that are served alike, so that each of them suffers from all others."""
     level = 1 + max((each.level for each in placed.values()), default=-1)
-    for stream, shares in alike:
-        used = [(path, share) for path, share in zip(paths, shares, strict=True) if share]
+    for stream, packets, _ in alike:
+        used = [(path, number) for path, number in zip(paths, packets, strict=True) if number]
         failure = sum(path.failure(0.0) for path, _ in used)
-        lacking = sum(path.shortfall_of_last(share) for path, share in used)
-        packets = _whole(stream.required, {path.name: share for path, share in used})
-        misses = lacking * stream.window / stream.packet
-        placed[stream.name] = Placement(stream, packets, level, max(0.0, 1 - failure), misses)
-
-
-def _whole(total: int, shares: Mapping[str, float]) -> dict[str, int]:
-    """Return whole numbers in proportion to the shares, with the given total; zeros are left out."""
-    edges = [0.0, *accumulate(shares.values())]
-    marks = [round(total * edge / edges[-1]) for edge in edges]
-    counts = zip(shares, pairwise(marks), strict=True)
-    return {name: after - before for name, (before, after) in counts if after > before}
+        misses = sum(path.shortfall_of_last(number * _unit(stream)) for path, number in used) / _unit(stream)
+        counts = {path.name: number for path, number in used}
+        placed[stream.name] = Placement(stream, counts, level, max(0.0, 1 - failure), misses)

@@ -73,7 +73,8 @@ def series(name: str) -> list[list[float]]:
     with gzip.open(DATA / f"{name}.csv.gz", "rt") as file:
         for row in csv.DictReader(file):
             found.setdefault(row["series"], []).append(float(row["mbps"]))
-    relative = [[each * len(values) / sum(values) for each in values] for values in found.values() if sum(values)]
+    means = [(values, fmean(values)) for values in found.values()]
+    relative = [[each / mean for each in values] for values, mean in means if mean]
     joined = LONG[name]
     starts = range(0, len(relative) - joined + 1, joined)
     return [list(chain.from_iterable(relative[at : at + joined])) for at in starts]
