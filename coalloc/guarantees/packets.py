@@ -30,7 +30,7 @@ from coalloc.guarantees.vectors import Turn, order_turns
 
 __all__ = ["Packet", "PacketScheduler"]
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.1, 30.0
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 """Seconds that a blocked path gets nothing, the first time and at most."""
 DOUBLINGS = 10
 """Times that a pause is doubled, enough for the longest one."""
