@@ -35,7 +35,7 @@ class Flow:
         """Use another placement of the same stream from now on."""
         self.placement, self.stream = placement, placement.stream
         self.required = sum(placement.packets.values())
-        self.offered = self.stream.offered if self.required else 0
+        self.offered = max(self.required, self.stream.offered) if self.required else 0
         self.ratio = self.required / self.offered if self.offered else 0.0
         if not self.required:
             self.late = self.extra = 0

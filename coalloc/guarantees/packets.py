@@ -1,6 +1,7 @@
 """The choice of the packet that goes next on a path, by the precedence of IQ-Paths, table I. Pure; time is an argument.
 
-1. Packets that are scheduled on this path in this window, in the order of its scheduling vector (`vectors`)
+1. Packets that are scheduled on this path in this window, in the order of its scheduling vector (`vectors`); before
+   them those of a path that is blocked or behind its vector, if they have the higher precedence or earlier deadlines
 2. Packets that are scheduled on other paths: earliest deadline first, then the highest window constraint x / y
 3. Packets that no path has scheduled: those of earlier windows, then those beyond x up to y, then best effort, which
    shares equally, then what is ahead of its time
@@ -21,7 +22,7 @@ back, and other paths send them.
 from collections.abc import Sequence
 from heapq import heapify, heappop, heappush, heapreplace
 from math import inf
-from operator import itemgetter, mul
+from operator import mul
 from typing import NamedTuple
 
 from coalloc.guarantees.flows import Flow, Urgency
@@ -32,6 +33,12 @@ __all__ = ["Packet", "PacketScheduler"]
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 """Seconds that a blocked path gets nothing, the first time and at most."""
+GRACE = 0.1
+"""Share of a window by which a path may be behind its vector until others put its packets before later ones of theirs.
+
+Without that rule, which table I does not have, the streams of a path that fails would get nothing as long as the other
+paths have no more than they need themselves, even if those streams are the most important ones.
+"""
 DOUBLINGS = 10
 """Times that a pause is doubled, enough for the longest one."""
 
@@ -207,10 +214,10 @@ class PacketScheduler:
         queue = self._paths[path]
         if now < queue.resumes or (queue.failures and queue.sending):
             return None
-        scheduled = None if queue.failures else self._next_scheduled(queue)
+        scheduled = None if queue.failures else self._next_scheduled(queue, now)
         flow = None if scheduled else self._next_unscheduled()
         if not scheduled and not flow:
-            scheduled = self._next_scheduled(queue)
+            scheduled = self._next_scheduled(queue, now)
         if scheduled:
             heappop(scheduled.path.turns)
             flow = self._flows[scheduled.turn.owner]
@@ -223,11 +230,22 @@ class PacketScheduler:
         queue.sending[packet] = flow, scheduled
         return packet
 
-    def _next_scheduled(self, queue: _PathQueue) -> _Scheduled | None:
-        if turn := self._next_turn(queue):
-            return _Scheduled(queue, turn)
-        others = [_Scheduled(other, turn) for other in self._paths.values() if (turn := self._next_turn(other))]
-        return min(others, key=itemgetter(1), default=None)
+    def _next_scheduled(self, queue: _PathQueue, now: float) -> _Scheduled | None:
+        """Return the next turn for a path: its own, unless a more urgent one waits in vain on another path."""
+        own = self._next_turn(queue)
+        found = _Scheduled(queue, own) if own else None
+        for other in self._paths.values():
+            if other is queue or not (turn := self._next_turn(other)):
+                continue
+            if found and turn >= found.turn:
+                continue
+            if own and (turn[:2] >= own[:2] or not (other.failures or now > self._overdue(turn))):
+                continue
+            found = _Scheduled(other, turn)
+        return found
+
+    def _overdue(self, turn: Turn) -> float:
+        return turn.deadline + GRACE * self._flows[turn.owner].stream.window
 
     def _next_turn(self, queue: _PathQueue) -> Turn | None:
         """Return the next turn of a path whose stream has a packet; the others are put aside."""

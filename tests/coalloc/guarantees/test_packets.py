@@ -136,6 +136,21 @@ def test_a_path_sends_what_is_scheduled_on_it_then_helps_the_others_then_sends_b
     assert taken(found, "a", 7) == ["mine", "mine", "other", "other", "other", "rest", "rest"]
 
 
+def test_streams_of_a_blocked_path_get_their_share_of_a_path_that_has_too_little() -> None:
+    one, two = stream("one", 4.0), stream("two", 4.0)
+    found = scheduler([Placement(one, {"a": 4}), Placement(two, {"b": 4})], "ab")
+    found.next("b", 0.0)
+    found.blocked("b", 0.0)
+    assert sorted(taken(found, "a", 4)) == ["one", "one", "two", "two"]
+
+
+def test_a_path_puts_a_more_important_stream_first_whose_own_path_is_behind() -> None:
+    low, high = Placement(stream("low", 10.0), {"a": 10}, level=1), Placement(stream("high", 10.0), {"b": 10}, level=0)
+    found = scheduler([low, high], "ab")
+    assert taken(found, "a", 2, now=0.05) == ["low", "low"]
+    assert taken(found, "a", 4, now=0.35) == ["high", "high", "high", "low"]
+
+
 def test_of_packets_of_other_paths_those_with_the_earliest_deadline_go_first_then_the_highest_constraint() -> None:
     often, seldom, tight = stream("often", 4.0), stream("seldom", 2.0, peak=4.0), stream("tight", 2.0)
     found = scheduler(
