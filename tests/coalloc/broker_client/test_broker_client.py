@@ -153,6 +153,7 @@ async def lines(reader, writer):
 
 @pytest.mark.parametrize("serve", [endless, packed, lines])
 async def test_an_answer_without_end_takes_no_memory(serve):
+    bomb()  # now, as it takes seconds, for which no client waits
     async with raw_server(serve) as port:
         output = await limited(ASK, f"http://127.0.0.1:{port}")
     assert output.startswith("NothingToFetchFrom |"), output

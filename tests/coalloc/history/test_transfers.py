@@ -204,8 +204,10 @@ def test_a_history_that_is_locked_is_not_waited_for_long(path, caplog, monkeypat
 WRITER = """
 import sys
 from pathlib import Path
+from coalloc.history import database
 from coalloc.history.transfers import TransferHistory
 from coalloc.history.values import PastTransfer
+database.PATIENCE = float(sys.argv[2])
 history = TransferHistory(Path(sys.argv[1]))
 for i in range(20):
     history.add([PastTransfer("ftp://a/x", i, i + 1, 10, 1.0, None, 1, 1, "adaptive", "ok")])
@@ -213,7 +215,8 @@ for i in range(20):
 
 
 def test_several_cogets_write_at_once(path):
-    writers = [subprocess.Popen([sys.executable, "-c", WRITER, path], stderr=subprocess.PIPE) for _ in range(4)]
+    words = [sys.executable, "-c", WRITER, path, str(PATIENCE)]
+    writers = [subprocess.Popen(words, stderr=subprocess.PIPE) for _ in range(4)]
     errors = [writer.communicate(timeout=PATIENCE)[1] for writer in writers]
     assert errors == [b""] * 4
     assert TransferHistory(path).summary()[0].transfers == 80

@@ -231,7 +231,7 @@ def test_legs_are_reported_once(web, run, broker):
     ((leg,),) = (report["legs"] for report in broker.reports)
     assert (leg["host"], leg["port"], leg["sessions"], leg["failures"]) == ("127.0.0.1", web.port, 1, 0)
     assert 0 < leg["connect_seconds"] < PATIENCE
-    assert 0 < leg["round_trip"] < PATIENCE
+    assert leg["round_trip"] is None or 0 < leg["round_trip"] < PATIENCE  # the kernel may have sent a packet twice
     assert leg["loss"] is leg["rate"] is None  # the depot has received, not sent
     wait_until(lambda asked=broker.asked: broker.asked > asked + 2)
     assert len(broker.reports) == 1
