@@ -103,7 +103,7 @@ SCHEMAS = (
         CREATE TABLE staging (
             server TEXT NOT NULL,          -- scheme://host:port
             path TEXT NOT NULL,            -- of a directory that a collect job made there
-            secret BLOB NOT NULL,          -- random; names of the job's files in it derive from it
+            key BLOB NOT NULL,             -- random; names of the job's files in it derive from it
             identity TEXT,                 -- of the directory at the server; NULL until it is made
             machine TEXT NOT NULL,         -- boot and process namespace of the job
             process TEXT NOT NULL,         -- its process id and start

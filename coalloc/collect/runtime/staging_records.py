@@ -25,7 +25,7 @@ WRITE = "INSERT OR REPLACE INTO staging VALUES (?, ?, ?, NULL, ?, ?, ?)"
 PRUNE = "DELETE FROM staging WHERE rowid NOT IN (SELECT rowid FROM staging ORDER BY made DESC LIMIT ?)"
 IDENTIFY = "UPDATE staging SET identity = ? WHERE server = ? AND path = ?"
 FORGET = "DELETE FROM staging WHERE server = ? AND path = ?"
-READ = "SELECT server, path, secret, identity, machine, process, made FROM staging"
+READ = "SELECT server, path, key, identity, machine, process, made FROM staging"
 
 
 class StagingRecord(NamedTuple):
