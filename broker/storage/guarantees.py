@@ -85,6 +85,16 @@ class GuaranteeStore:
         found = await self._found([OF.owner == owner, OF.request_id == request_id], 1, now)
         return found[0] if found else None
 
+    async def of_task(self, task: str, deadline: float, now: float) -> Guarantee | None:
+        """Return the promise of a task for a deadline; None if there is none."""
+        found = await self._found([OF.task_id == task, OF.deadline == deadline], 1, now)
+        return found[0] if found else None
+
+    async def still_asked(self, task: str, deadline: float) -> bool:
+        """Return whether a task is under way with this deadline; it keeps both until the transaction ends."""
+        mine = select(tasks.c.id).where(tasks.c.id == task, tasks.c.status == "ACTIVE", tasks.c.deadline == deadline)
+        return (await self._connection.execute(mine.with_for_update(read=True))).first() is not None
+
     async def page(self, owner: str | None, before: int | None, limit: int, now: float) -> list[Guarantee]:
         """Return the newest promises and refusals of a user, or of all users if `owner` is None."""
         mine = [OF.owner == owner] if owner is not None else [literal(True)]

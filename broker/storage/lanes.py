@@ -3,16 +3,16 @@
 In a lane, a worker runs work items of one task, one after the other: transfers between two collections, or deletions.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Row, and_, bindparam, delete, func, literal, or_, select, text, update
+from sqlalchemy import ColumnElement, Row, and_, bindparam, delete, func, literal, or_, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.models.lanes import CollectionPair, LaneCandidate, LaneTuning, LaneTurn, OpenLane
 from broker.models.tasks import Options
 from broker.schema.access import locks
-from broker.schema.collections import collections
+from broker.schema.collections import collections, pause_rules
 from broker.schema.tasks import UNFINISHED, lanes, tasks, tunings, turns, work
 from broker.storage.collections import CollectionStore
 from broker.storage.dialects import clock, contains
@@ -67,15 +67,17 @@ class LaneStore:
         begun = (work.c.task_id == tasks.c.id, work.c.state == "pending", UNFINISHED)
         due = (work.c.phase == earliest(tasks.c.id), work.c.not_before <= now)
         free = select(work.c.id).where(*begun, *due).correlate(tasks).exists()
+        some_rules = (await self._connection.execute(select(pause_rules.c.id).limit(1))).first() is not None
         found = []
         for key in (await self._connection.execute(groups)).all():
             same = [column.is_not_distinct_from(value) for column, value in zip(group, key, strict=True)]
+            if some_rules and await self._held(same):
+                continue
             active = (
                 tasks.c.id.not_in(list(idle)),
                 tasks.c.status == "ACTIVE",
                 tasks.c.queue.in_(list(queues)),
                 tasks.c.paused.is_(None),
-                ~held(),
                 free,
             )
             order = (tasks.c.nice, tasks.c.deadline, tasks.c.requested_at)
@@ -84,6 +86,11 @@ class LaneStore:
             if row:
                 found.append(candidate(row))
         return found
+
+    async def _held(self, group: Sequence[ColumnElement[bool]]) -> bool:
+        """Return whether a pause rule holds the tasks of a group, for which the rules are the same."""
+        one = select(held()).select_from(tasks).where(*group, tasks.c.status == "ACTIVE").limit(1)
+        return bool((await self._connection.execute(one)).scalar())
 
     async def open(self) -> list[OpenLane]:
         """Return all open lanes."""

@@ -34,7 +34,7 @@ class DeadlineStore:
         await self._connection.execute(mine.values(watcher=watcher, watched_until=now + seconds))
 
     async def claimed(self, watcher: str) -> list[WatchedDeadline]:
-        """Return the tasks that a process has claimed."""
+        """Return the tasks that a process has claimed lately."""
         unlisted = select(work.c.id).where(work.c.task_id == tasks.c.id, UNFINISHED, work.c.kind.in_(LISTING))
         of_task = and_(guarantees.c.task_id == tasks.c.id, guarantees.c.deadline == tasks.c.deadline)
         promise = select(func.max(guarantees.c.id)).where(of_task, OPEN).correlate(tasks).scalar_subquery()
@@ -46,7 +46,7 @@ class DeadlineStore:
                 (~unlisted.correlate(tasks).exists()).label("listed"),
                 promise.label("promise"),
                 decided.label("decided_bytes"),
-            ).where(ASKED, tasks.c.watcher == watcher)
+            ).where(ASKED, tasks.c.watcher == watcher, tasks.c.watched_until > clock(self._connection))
         )
         return [WatchedDeadline(**{**row._mapping, "listed": bool(row.listed)}) for row in rows]
 

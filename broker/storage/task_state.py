@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sqlalchemy import ColumnElement, Exists, Select, and_, func, literal, or_, select
+from sqlalchemy import ColumnElement, Exists, Select, and_, case, func, literal, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.models.tasks import Options, Task
@@ -35,7 +35,7 @@ def shown(connection: AsyncConnection) -> list[ColumnElement[Any]]:
     others = {
         "retrying": RETRYING,
         "priority": -tasks.c.nice,
-        "rule_collection": _first_rule(pause_rules.c.collection_id),
+        "rule_collection": _first_rule(_held_end()),
         "rule_message": _first_rule(pause_rules.c.message),
         "rule_since": _first_rule(pause_rules.c.modified_at),
         "open_lanes": LANES,
@@ -63,6 +63,12 @@ def _rules(column: ColumnElement[Any]) -> Select[Any]:
     everybody_or_owner = or_(pause_rules.c.subject.is_(None), pause_rules.c.subject == tasks.c.owner)
     applies = or_(transfer, and_(tasks.c.kind == "DELETE", deletes))
     return select(column).where(tasks.c.status == "ACTIVE", everybody_or_owner, applies).correlate(tasks)
+
+
+def _held_end() -> ColumnElement[Any]:
+    """Return the task's own collection that a rule holds: not its host, which owners of guests may not see."""
+    reads = and_(_covers(tasks.c.source), _pauses("task_transfer_read"))
+    return case((and_(tasks.c.kind == "TRANSFER", ~reads), tasks.c.destination), else_=tasks.c.source)
 
 
 def _covers(collection: ColumnElement[Any]) -> ColumnElement[bool]:

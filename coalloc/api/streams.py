@@ -87,6 +87,7 @@ async def _fetch(
             await request.dialers.learn([found])
         past = TransferHistory.open()
         settings = InOrderSettings(
+            strategy=request.strategy,
             widens=request.streams is None,
             most=1 if request.strategy == "single" else request.max_sources,
             keep_checksums=request.checksum != "none",

@@ -2,6 +2,7 @@
 
 import os
 import select
+import stat
 import sys
 from collections.abc import Callable
 from contextlib import aclosing
@@ -45,6 +46,7 @@ async def write_file(
     async with aclosing(api.stream(request, watch, results)) as chunks:
         async for data in chunks:
             await in_daemon_thread(partial(_write, data))  # the reader may keep it waiting for ever
+    await in_daemon_thread(_complete)
     return results.done
 
 
@@ -56,6 +58,19 @@ def _write(data: bytes) -> None:
         except BlockingIOError:  # another program made the pipe non-blocking
             select.select([], [out], [])
         except OSError as error:
-            raise SinkError(
-                f"cannot write to standard output: {error.strerror}", "check the program that reads it"
-            ) from None
+            raise _unwritable(error) from None
+
+
+def _complete() -> None:
+    """Wait until the file that standard output may be has all bytes: some errors come only then."""
+    out = sys.stdout.fileno()
+    try:
+        if stat.S_ISREG(os.fstat(out).st_mode):
+            os.fsync(out)
+            os.close(os.dup(out))  # file systems of a network may report errors only here
+    except OSError as error:
+        raise _unwritable(error) from None
+
+
+def _unwritable(error: OSError) -> SinkError:
+    return SinkError(f"cannot write to standard output: {error.strerror}", "check the disk, or the program that reads")

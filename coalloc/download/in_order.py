@@ -26,6 +26,7 @@ from coalloc.model import (
     ReplicaSet,
     Snapshot,
     Stat,
+    Strategy,
     TransferReport,
 )
 from coalloc.schedule.events import Event, Opened, Rejected
@@ -58,10 +59,11 @@ MOST_TAKEN = 4 << 20
 class InOrderSettings(NamedTuple):
     """The user's options apart from the file.
 
-    `widens`: whether distant sources may get more parallel streams. `most` is the maximum number of sources at once;
-    None for no limit. `keep_checksums`: whether to compare replicas if no checksum is known.
+    `strategy` is for the report. `widens`: whether distant sources may get more parallel streams. `most` is the maximum
+    number of sources at once; None for no limit. `keep_checksums`: whether to compare replicas if no checksum is known.
     """
 
+    strategy: Strategy = "adaptive"
     widens: bool = True
     most: int | None = None
     keep_checksums: bool = True
@@ -101,6 +103,7 @@ class InOrderDownload(Transfer):
             settings.deadline,
             settings.past_errors,
         )
+        self._strategy = settings.strategy
         self._take = take
         self._compares = settings.keep_checksums
         self._ahead = ReadAhead(0, 0)
@@ -156,7 +159,7 @@ class InOrderDownload(Transfer):
         try:
             super()._agree(source, stat)
         except ReplicaChanged as error:
-            if source in self._delivered.senders:
+            if source in self._delivered.senders and not self._hashes:
                 raise _Changed(error) from error
             raise
         if not stat.ranged and stat.size > self._room:
@@ -247,6 +250,8 @@ class InOrderDownload(Transfer):
             event, self._again = self._again.result(), self._loop.create_future()
             return event
         await self._reading
+        if not (self._file.checksums or self._hashes):  # else no other server's answer matters
+            await self._runner.await_late_answers()
         self._checksum = Checksum(self._expected.algorithm if self._expected else "adler32", self._hasher.hexdigest())
         if self._expected:
             self._hold_against(self._expected)
@@ -313,7 +318,7 @@ class InOrderDownload(Transfer):
             )
 
     def _cause(self) -> VerificationError | TransferFailed | None:
-        if self._wrong:
+        if len(self._wrong) == len(self._sources):
             why = "; ".join(f"{self._urls[i]}: {reason}" for i, reason in self._wrong.items())
             return VerificationError(
                 f"{self._name} could not be verified, and no other source is left. {why}",
@@ -337,7 +342,7 @@ class InOrderDownload(Transfer):
 
     def report(self) -> TransferReport:
         """Return the results of the transfer so far."""
-        return super().report()._replace(checksum=self._checksum, basis=self._basis)
+        return super().report()._replace(strategy=self._strategy, checksum=self._checksum, basis=self._basis)
 
 
 class _Changed(VerificationError):

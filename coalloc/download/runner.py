@@ -150,7 +150,7 @@ class TransferRunner:
 
     def _given_up(self, reason: str) -> TransferFailed:
         errors = self._connections.errors.values()
-        if errors and all(error.permanent for error in errors):
+        if len(errors) == len(self._sources) and all(error.permanent for error in errors):
             remedy = "; ".join({error.remedy: None for error in errors})
             return TransferRefused(f"no source is left: {reason}", remedy)
         return TransferFailed(f"no source is left: {reason}", "run the same command again to continue")

@@ -176,7 +176,7 @@ def admit(
     best, earliest = 0.0, inf
     for begin in _begins(now, paths, destination):
         ready = [_from(path, begin) for path in paths]
-        for joined in _joined(begin, sure, ready, destination, errors):
+        for joined in _joined(begin, sure, ready, destination.free(begin), errors):
             found = joined.chance(nbytes, by, errors)
             if found >= sure:
                 return _admitted(joined, found, nbytes, by, ready, errors)
@@ -202,7 +202,7 @@ def view(
     if left <= 0:
         return FinishView(1.0, now)
     ready = [_from(path, now) for path in paths]
-    joined = _all_of(range(len(paths)), now, ready, destination)
+    joined = _all_of(range(len(paths)), now, ready, destination.free(now))
     return FinishView(joined.chance(left, by, errors), joined.end(left, sure, errors))
 
 
@@ -224,22 +224,23 @@ def _begins(now: float, paths: Sequence[SharedPath], destination: ServerLimit) -
     return [now, *sorted(ends)[: BEGINS - 1]]
 
 
-def _joined(
-    begin: float, sure: float, paths: Sequence[_Ready], destination: ServerLimit, errors: FinishErrors
-) -> Iterator[_Joined]:
-    """Yield the best path, then the best two, and so on: the best one can promise the highest rate."""
-    single = [_all_of([i], begin, paths, destination) for i in range(len(paths))]
-    free = [1 / each.forecast.within(sure, errors) - each.busy for each in single]
-    usable = [i for i in sorted(range(len(paths)), key=lambda i: -free[i]) if paths[i].free > 0]
+def _joined(begin: float, sure: float, paths: Sequence[_Ready], free: float, errors: FinishErrors) -> Iterator[_Joined]:
+    """Yield the best path, then the best two, and so on: the best one can promise the highest rate.
+
+    :param free: rate that the destination's interface has left
+    """
+    single = [_all_of([i], begin, paths, free) for i in range(len(paths))]
+    promisable = [1 / each.forecast.within(sure, errors) - each.busy for each in single]
+    usable = [i for i in sorted(range(len(paths)), key=lambda i: -promisable[i]) if paths[i].free > 0]
     for count in range(1, len(usable) + 1):
-        yield _all_of(usable[:count], begin, paths, destination)
+        yield _all_of(usable[:count], begin, paths, free)
 
 
-def _all_of(used: Iterable[int], begin: float, paths: Sequence[_Ready], destination: ServerLimit) -> _Joined:
+def _all_of(used: Iterable[int], begin: float, paths: Sequence[_Ready], free: float) -> _Joined:
     chosen = tuple(used)
     forecast = finish(1.0, [paths[i].rate._replace(setup=0.0) for i in chosen])
     setup = max((paths[i].rate.setup for i in chosen), default=0.0)
-    return _Joined(chosen, begin, setup, forecast, sum(paths[i].busy for i in chosen), destination.free(begin))
+    return _Joined(chosen, begin, setup, forecast, sum(paths[i].busy for i in chosen), free)
 
 
 def _from(path: SharedPath, begin: float) -> _Ready:

@@ -131,11 +131,14 @@ class Guarantees:
         """Make a promise over known links, or store a refusal.
 
         :raises Invalid: when the time is not valid
+        :raises Conflict: when its task is over, or has another deadline by now
         :raises TooManyRequests: when its owner has too many promises
         """
         async with self._database.write() as connection:
             stored, now = await _begun(connection)
             if wanted.request_id and (known := await stored.requested(wanted.owner, wanted.request_id, now)):
+                return DecidedGuarantee(known)
+            if wanted.task and (known := await _of_task(stored, wanted.task, wanted.by, now)):
                 return DecidedGuarantee(known)
             _check_time(wanted.by, now)
             if await stored.count(wanted.owner) >= MOST_OPEN:
@@ -171,10 +174,11 @@ class Guarantees:
         The report keeps the promise open. Its shares shrink if it is ahead of its time.
 
         :raises NotFound: when there is no such promise, or the caller may not see it
-        :raises Conflict: when the promise is over
+        :raises Conflict: when the promise is over, or that of a task
         """
         known = await self.one(caller, number)
         _check_open(known)
+        _check_own(known)
         sources = [share.source for share in known.shares]
         try:
             links: KnownLinks | float = await self.known(sources, known.sink, "", max(1, left), caller)
@@ -213,7 +217,9 @@ class Guarantees:
         """Note that all bytes of a promise have arrived; a promise that is over does not change.
 
         :raises NotFound: when there is no such promise, or the caller may not see it
+        :raises Conflict: when it is the promise of a task
         """
+        _check_own(await self.one(caller, number))
         return await self._close(caller, number, "kept")
 
     async def remove(self, caller: Caller, number: int) -> None:
@@ -256,6 +262,18 @@ async def _chance(stored: Stored, made: Guarantee, left: int, links: KnownLinks,
     server = next((each.server for each in ledger if each.guarantee == made.id), "")
     wanted = Promising(made.owner, links._replace(server=server), left, made.by, made.sure)
     return look(wanted, ledger, now, made.id).chance
+
+
+async def _of_task(stored: Stored, task: str, by: float, now: float) -> Guarantee | None:
+    """Return the promise that a task has already. :raises Conflict: when it has another deadline, or is over"""
+    if not await stored.still_asked(task, by):
+        raise Conflict(f"task {task} is over, or has another deadline", "look at it again")
+    return await stored.of_task(task, by, now)
+
+
+def _check_own(known: Guarantee) -> None:
+    if known.task is not None:
+        raise Conflict(f"guarantee {known.id} is that of task {known.task}", "leave it to the task, which reports it")
 
 
 def _check_open(known: Guarantee) -> None:

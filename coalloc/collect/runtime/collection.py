@@ -20,10 +20,10 @@ from coalloc.collect.runtime.item import CollectItem
 from coalloc.collect.runtime.meter import ByteMeter
 from coalloc.collect.runtime.runner import CollectRunner
 from coalloc.collect.runtime.server import CollectServer
-from coalloc.collect.runtime.staging import StagingArea, clear
+from coalloc.collect.runtime.staging import DirectoryReplaced, StagingArea, clear
 from coalloc.collect.runtime.staging_records import StagingRecords
 from coalloc.collect.values import Collected, CollectionPhase, CollectReport, CollectView, LeftBehind
-from coalloc.errors import SourceError, TargetExists
+from coalloc.errors import NotEmpty, SourceError, TargetExists
 from coalloc.model import Checksum
 from coalloc.planner.network import Demand, File
 from coalloc.util.concurrency import gather
@@ -31,6 +31,8 @@ from coalloc.util.disk import in_thread
 
 __all__ = ["Choose", "CollectJob", "Field", "MethodChoice"]
 
+CLEARING_SECONDS = 30.0
+"""Seconds after the last file in which what killed jobs left may still be removed; a later job goes on with it."""
 LOOK = 0.125
 """Seconds between two views for the display."""
 SHOWN = 5
@@ -103,7 +105,7 @@ class CollectJob:
         clearing = self._loop.create_task(self._clear())
         try:
             await self._collect()
-            await clearing
+            await asyncio.wait({clearing}, timeout=CLEARING_SECONDS)
         finally:
             clearing.cancel()
             await asyncio.wait({clearing})
@@ -173,10 +175,11 @@ class CollectJob:
             try:
                 if await clear(self._field.servers[record.server], record):
                     self._cleared.append(where)
-            except SourceError as error:
+            except (DirectoryReplaced, NotEmpty) as error:
                 self._left.append(LeftBehind(where, error.message))
-                if not error.permanent:  # a later job tries again
-                    continue
+            except SourceError as error:  # a later job tries again
+                self._left.append(LeftBehind(where, error.message))
+                continue
             await in_thread(records.forget, record)
 
     async def _checksum(self, item: CollectItem) -> Checksum | None:

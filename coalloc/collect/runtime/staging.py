@@ -13,12 +13,16 @@ from coalloc.model import Entry
 from coalloc.util.disk import in_thread
 from coalloc.util.partial_names import MARK
 
-__all__ = ["SWEEPS", "SWEEP_SECONDS", "StagingArea", "clear"]
+__all__ = ["SWEEPS", "SWEEP_SECONDS", "DirectoryReplaced", "StagingArea", "clear"]
 
 STAGING = f"{MARK}staging-"
 """Beginning of the name of a staging area."""
 SWEEPS, SWEEP_SECONDS = 5, 0.3
 """Number of deletions of a file, and seconds between them: a copy that was cancelled may still create the file."""
+
+
+class DirectoryReplaced(PermissionRefused):
+    """A directory that is not the one that was made with this name."""
 
 
 class StagingArea:
@@ -145,9 +149,9 @@ async def _check(store: Storage, path: str, made: Entry | None) -> None:
     """Check that a directory is the one that was made. :raises PermissionRefused: when it was replaced"""
     now = await store.stat(path)
     if made is None or (now.kind, now.link_target, now.unique) != ("dir", None, made.unique):
-        raise PermissionRefused(f"{path} is not the directory that was created there", "find out what replaced it")
+        raise DirectoryReplaced(f"{path} is not the directory that was created there", "find out what replaced it")
 
 
 def _piece_name(secret: bytes, beginning: str) -> str:
     """Return the name of a piece with this beginning: the rest proves that the name was made with the secret."""
-    return beginning + hmac.new(secret, beginning.encode(), "sha256").hexdigest()[:16]
+    return beginning + hmac.new(secret, beginning.encode(errors="surrogateescape"), "sha256").hexdigest()[:16]

@@ -6,7 +6,8 @@ A source that has delivered its share steals from the source that would finish l
 by the rule in `schedule.steal_size`. If that would save less than the thief's set-up, the source stays idle and tries
 again a moment later.
 If the victim would keep almost nothing, or is silent, all its bytes are fetched by the thief too: as a race while
-RACE_BUDGET allows fetching bytes twice, otherwise as a steal. So a slow source gets fewer bytes, a dead one costs only
+RACE_BUDGET allows fetching bytes twice, otherwise as a steal. A request that has no answer yet is always raced: the
+first answer ends the others, so that no bytes come twice. So a slow source gets fewer bytes, a dead one costs only
 the bytes in flight, and the end of a transfer is delayed by set-up times at most, not by the slowest source.
 """
 

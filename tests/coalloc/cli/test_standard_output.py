@@ -93,3 +93,10 @@ def test_json_needs_standard_output_for_itself(web, content, tmp_path):
     done = coget(["-o", "-", "--json", web.url("file")], tmp_path)
     assert done.returncode == 2
     assert "both need standard output" in done.stderr
+
+
+def test_a_full_disk_is_an_error(web, content, tmp_path):
+    with Path("/dev/full").open("wb") as full, writing(web, tmp_path, "--quiet", stdout=full.fileno()) as process:
+        err = process.stderr.read()
+        assert process.wait(PATIENCE) == 6
+    assert b"No space left on device" in err

@@ -10,8 +10,11 @@ import pytest
 
 from coalloc import api
 from coalloc.download import in_order
+from coalloc.download.in_order import InOrderDownload, InOrderSettings
 from coalloc.errors import TransferFailed, UsageError, VerificationError
-from coalloc.model import PieceHashes, Replica, ReplicaSet
+from coalloc.model import Estimate, PieceHashes, Replica, ReplicaSet
+from coalloc.testing.simulated import Behaviour, SimulatedSource
+from coalloc.testing.virtual_clock import run
 from tests.support.fetching import random_file
 from tests.support.nginx import Nginx
 from tests.support.waiting import PATIENCE
@@ -152,6 +155,23 @@ async def test_two_replicas_that_differ_are_noticed(servers):
     (servers[1].root / "file").write_bytes(other)
     with pytest.raises(VerificationError):
         await read(request(servers[:2]))
+
+
+def test_a_replica_that_answers_late_and_has_another_size_is_noticed():
+    """In virtual time: all bytes were read before it answered."""
+    content = bytes(50_000)
+    late = Behaviour(((0.0, 1e9),), connect_seconds=0.3, claims_size=50_001)
+    sources = [SimulatedSource("a", content, Behaviour(((0.0, 1e9),))), SimulatedSource("b", content, late)]
+    file = ReplicaSet("file", tuple(Replica(source.url) for source in sources))
+
+    async def take(data: memoryview) -> None:
+        assert data == content[: len(data)]
+
+    async def download() -> None:
+        await InOrderDownload(file, sources, [Estimate()] * 2, take, InOrderSettings()).run()
+
+    with pytest.raises(VerificationError):
+        run(download())
 
 
 async def test_of_three_replicas_none_that_differs_is_read_unnoticed(servers):

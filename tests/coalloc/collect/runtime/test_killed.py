@@ -84,7 +84,7 @@ def test_the_staging_area_of_a_killed_job_is_removed_by_the_next_one_and_named(s
     assert collect(server, tmp_path)["cleared"] == []
 
 
-@pytest.mark.parametrize("name", ["x", "0123456789abcdef0123456789abcdef"])
+@pytest.mark.parametrize("name", ["x", "0123456789abcdef0123456789abcdef", "\udcff"], ids=["short", "hex", "no text"])
 def test_files_of_others_in_it_stay_and_are_named_once(server, staged, tmp_path, name):
     job, piece = staged
     kill(job)
