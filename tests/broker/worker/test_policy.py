@@ -88,10 +88,10 @@ def test_a_full_collection_delays_only_its_own_tasks_and_gives_the_reason():
 def test_a_guest_collection_counts_for_the_limit_of_its_host():
     lanes, shared = [OpenLane("1", "ann", HERE)], CollectionPair("guest", "d")
     tuned = {**TUNED, shared: 2}
-    choice = choose([candidate("2", "bob", shared)], lanes, {**CAPS, "a": 1}, tuned, {"guest": "a"})
+    choice = choose([candidate("2", "bob", shared)], lanes, {**CAPS, "a": 1}, tuned, hosts={"guest": "a"})
     assert choice.waits == {"2": "collection guest has 1 running transfers, which is its limit"}
     lanes = [OpenLane("2", "bob", shared)]
-    assert choose([candidate("1")], lanes, {**CAPS, "a": 1}, tuned, {"guest": "a"}).candidate is None
+    assert choose([candidate("1")], lanes, {**CAPS, "a": 1}, tuned, hosts={"guest": "a"}).candidate is None
 
 
 def test_a_pair_has_as_many_lanes_as_help_unless_the_user_sets_more():

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from broker.background import deadline_looks_of
 from broker.jobs import task_deadlines as jobs
+from broker.models.callers import Caller
 from broker.schema.tasks import tasks
 from tests.broker.services.conftest import World, somebody, world
 
@@ -126,6 +127,19 @@ async def test_a_deadline_that_can_be_met_has_a_share_until_the_task_ends(known)
     third = await transfer(known, 1500)
     assert await told(known, third) == []
     assert [each["outcome"] for each in await promises(known)] == ["open", "refused", "given up"]
+
+
+async def test_a_task_has_one_promise_that_its_owner_cannot_report(known):
+    number = await transfer(known, 1500)
+    (made,) = await promises(known)
+    ids, owner = await _ids(known), Caller(subject=made["owner"], role="transfer")
+    again = (owner, number, (ids["from here"], ids["to"]), LARGE, 1)
+    assert await known.broker.factory.task_deadlines.promise(*again, made["by"])
+    assert not await known.broker.factory.task_deadlines.promise(*again, made["by"] + 60), "it has another deadline"
+    assert await promises(known) == [made]
+    for what, body in (("ended", None), ("progress", {"bytes_left": 1})):
+        answer = await known.ann.post(f"{PROMISES}/{made['id']}/{what}", json=body)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (409, "conflict")
 
 
 async def test_deadlines_that_nobody_has_chosen_and_other_tasks_are_not_promised(known):
