@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, delete, insert, or_, select, true, update
+from sqlalchemy import ColumnElement, and_, delete, func, insert, or_, select, true, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.models.callers import Caller, Role
@@ -14,6 +14,8 @@ from broker.schema.timers import timers
 __all__ = ["GrantStore", "good"]
 
 GIVEN = ("refresh", "access")
+AGAIN = "+"
+"""A mark in `successor`, before the encrypted token, for each time that this token itself was given again."""
 
 
 UNLOCKED = tokens.c.subject.not_in(select(locks.c.subject))
@@ -117,13 +119,23 @@ class GrantStore:
 
     async def keep_successor(self, number: int, sealed: str) -> None:
         """Store the encrypted refresh token that replaces this one."""
-        await self._connection.execute(update(tokens).where(tokens.c.id == number).values(successor=sealed))
+        marked = func.coalesce(tokens.c.successor, "") + sealed
+        await self._connection.execute(update(tokens).where(tokens.c.id == number).values(successor=marked))
 
-    async def successor(self, number: int, since: float) -> str | None:
-        """Return the encrypted successor of a token that was spent at or after `since`."""
+    async def successor(self, number: int, since: float) -> tuple[str, bool]:
+        """Return the encrypted successor of a token, and whether the token itself was given again.
+
+        :return: an empty successor if the token was not spent at or after `since`
+        """
         query = select(tokens.c.successor).where(tokens.c.id == number, tokens.c.revoked_at >= since)
-        found: str | None = (await self._connection.execute(query)).scalar()
-        return found
+        found = (await self._connection.execute(query)).scalar() or ""
+        return found.lstrip(AGAIN), found.startswith(AGAIN)
+
+    async def give_again(self, number: int) -> int:
+        """Mark an unspent token as given again; return how often it was, including this time."""
+        marked = func.coalesce(tokens.c.successor, "") + AGAIN
+        changed = update(tokens).where(tokens.c.id == number).values(successor=marked)
+        return len((await self._connection.execute(changed.returning(tokens.c.successor))).scalar_one())
 
     async def prolong(self, number: int, expires_at: float) -> None:
         """Set the expiry time of a token."""
