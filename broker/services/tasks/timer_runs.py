@@ -51,13 +51,16 @@ class TimerRuns:
         """Carry out the runs that are due now. :raises Unavailable:"""
         async with self._database.read() as connection:
             due, now = await TimerStore(connection).due(), await read_clock(connection)
-        for timer in due:
+        for number in due:
             try:
-                await self._run(timer, now)
+                async with self._database.read() as connection:
+                    timer = await TimerStore(connection).waiting(number)
+                if timer is not None:
+                    await self._run(timer, now)
             except Unavailable:
                 raise
             except Exception:  # otherwise one timer would stop the others
-                log.exception("failed to run a timer; trying again", timer=str(timer.id))
+                log.exception("failed to run a timer; trying again", timer=number)
 
     async def _run(self, timer: Timer, now: float) -> None:
         """Carry out the run of a due timer, unless it is too late for it or its clock was wrong."""

@@ -76,7 +76,7 @@ class Timers:
             await store.add(timer)
 
     async def all(self, caller: Caller) -> list[Timer]:
-        """Return the caller's timers, the oldest first."""
+        """Return the caller's timers without items: the newest first, and those that have ended last."""
         async with self._database.read() as connection:
             return await TimerStore(connection).all(caller.subject)
 

@@ -307,6 +307,27 @@ async def test_no_run_begins_long_after_the_end(timing):
         assert (await timing.ran(number, runs))["status"] == "ended"
 
 
+async def test_a_list_of_timers_has_the_newest_first_and_no_items(timing):
+    for _ in range(2):
+        ended = await timing.create({"type": "once"})
+        await timing.ran(ended, 1)
+    numbers = [await timing.create(hourly()) for _ in range(11)]
+    jobs = (await timing.ann.get("/jobs/")).json()["jobs"]
+    assert [each["job_id"] for each in jobs[:12]] == [*reversed(numbers), ended]
+    assert (len(jobs), jobs[0]["body"]["DATA"], jobs[0]["body"]["source_endpoint"]) == (
+        13,
+        [],
+        timing.ends["source_endpoint"],
+    )
+    assert len((await timing.job(numbers[0]))["body"]["DATA"]) == 1
+
+
+async def test_a_timer_of_more_than_1_mb_is_refused(timing):
+    items = [{"source_path": "/x", "destination_path": f"/{at}{'y' * 1000}"} for at in range(1100)]
+    timer = {"timer_type": "transfer", "schedule": hourly(), "body": timing.transfer() | {"DATA": items}}
+    assert (await timing.ann.post("/v2/timer", json={"timer": timer})).status_code == 413
+
+
 async def test_several_processes_carry_out_each_run_once(timing, database):
     numbers = [await timing.create(hourly()) for _ in range(4)]
     factories = [Factory.of(Settings(database), compiled=False) for _ in range(4)]
