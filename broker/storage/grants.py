@@ -181,16 +181,16 @@ class GrantStore:
     async def forget(self, before: float) -> None:
         """Delete tokens without children that expired before a time, except those that admins issued or timers use.
 
-        A timer whose token was revoked would otherwise be one whose token has only expired. Successors of tokens that
-        were spent before this time are deleted, too.
+        Timers that have ended use none. Of the others, one whose token was revoked would look like one whose token has
+        expired. Successors of tokens that were spent before this time are deleted, too.
         """
         spent = and_(tokens.c.successor.is_not(None), tokens.c.revoked_at < before)
         await self._connection.execute(update(tokens).where(spent).values(successor=None))
         child = tokens.alias("child")
         childless = ~select(child.c.id).where(child.c.parent_id == tokens.c.id).exists()
-        unused = ~select(timers.c.id).where(timers.c.token_id == tokens.c.id).exists()
+        used = select(timers.c.id).where(timers.c.token_id == tokens.c.id, timers.c.next_run.is_not(None))
         await self._connection.execute(
-            delete(tokens).where(tokens.c.kind != "token", tokens.c.expires_at < before, childless, unused)
+            delete(tokens).where(tokens.c.kind != "token", tokens.c.expires_at < before, childless, ~used.exists())
         )
 
 

@@ -25,7 +25,7 @@ PART = 10
 AT_ONCE = 100
 """Most ids of due timers in one answer."""
 LOCKED = select(locks.c.subject)
-DECIDING = ("owner", "role", "token_id", "limit_at", "next_run", "runs")
+DECIDING = ("owner", "role", "token_id", "client_id", "limit_at", "next_run", "runs")
 """Columns on which the run of a timer depends."""
 WAITING = and_(timers.c.next_run.is_not(None), timers.c.stopped.is_(None), timers.c.owner.not_in(LOCKED))
 UNFINISHED = (
@@ -123,6 +123,12 @@ class TimerStore:
         """Return a user's timers whose last task is not over."""
         rows = await self._connection.execute(select(timers.c.id).where(timers.c.owner == owner, UNFINISHED))
         return {UUID(number) for number in rows.scalars()}
+
+    async def forget(self, before: float) -> None:
+        """Delete all users' timers that have ended, if their last run and their planned end were before a time."""
+        ended = and_(timers.c.next_run.is_(None), func.coalesce(timers.c.last_ran_at, timers.c.submitted_at) < before)
+        planned = or_(timers.c.until.is_(None), timers.c.until < before)
+        await self._connection.execute(delete(timers).where(ended, planned))
 
     async def remove(self, number: UUID) -> None:
         """Delete a timer with its runs; tasks that it submitted stay."""
