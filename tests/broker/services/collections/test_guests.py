@@ -201,7 +201,6 @@ async def test_only_what_one_may_read_is_shared_and_no_share_is_shared_again(sha
 
 
 async def test_the_numbers_of_guest_collections_and_of_their_rules_are_limited(sharing, monkeypatch):
-    """Also no number of rules is refused in other collections; and a rule can be changed at the limit."""
     monkeypatch.setattr("broker.services.collections.collections.MOST_SHARED", 2)
     monkeypatch.setattr("broker.services.collections.collections.MOST_RULES", 2)
     assert [(await sharing.share(sharing.ann, sharing.host, "/pub", f"{at}")).status_code for at in range(2)] == [
