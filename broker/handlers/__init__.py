@@ -52,7 +52,7 @@ TAKING_MANY = ("/transfers", "/decisions", "/forecasts", "/plans", "/replicas/re
 MANY = frozenset(
     [
         *(f"{root}{OWN}{path}" for root in ("", "/v0.10") for path in TAKING_MANY),
-        *("/v0.10/transfer", "/v0.10/delete", *globus.timers.PATHS),
+        *("/v0.10/transfer", "/v0.10/delete"),
     ]
 )
 """Paths that accept thousands of entries in one request."""

@@ -14,7 +14,7 @@ DAY = 86_400.0
 LATEST = 3600.0
 """Seconds after the end of a timer during which a late run may still begin."""
 Stopped = Literal["user", "credentials"]
-"""Reasons why a timer is inactive: its owner paused it, or the token or login that made it is no longer valid."""
+"""Reasons why a timer is inactive: its owner paused it, or its token, login or client is no longer valid."""
 
 
 class Schedule(NamedTuple):
@@ -104,6 +104,7 @@ class Timer(NamedTuple):
     """A timer, with the credential that its runs depend on.
 
     :param token_id: number of the token or login that created it; None if it is not of this broker
+    :param client_id: client to which that token was granted; None if it was granted to none
     :param limit_at: time at which this credential ends at the latest; None if it has no such time
     :param next_run: next planned time; None after the last run
     :param runs: number of runs, including those that failed
@@ -124,6 +125,7 @@ class Timer(NamedTuple):
     runs: int = 0
     errors: int = 0
     last_ran_at: float | None = None
+    client_id: str | None = None
 
     @property
     def submission(self) -> UUID:

@@ -38,7 +38,7 @@ tokens = Table(
     Column("scopes", Text),
     Column("login_at", MOMENT),
     Column("limit_at", MOMENT),  # latest possible expiry of its descendants
-    Column("successor", Text),  # refresh token that replaced this spent one, encrypted with it
+    Column("successor", Text),  # refresh token that replaced this spent one, encrypted with it; marks before it
     Column("issuer_id", ID),  # token with which an admin issued this one; such tokens are never removed
     Index(None, "parent_id"),
     Index(None, "issuer_id"),

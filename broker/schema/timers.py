@@ -15,6 +15,7 @@ timers = Table(
     Column("owner", Text, nullable=False, info=HELD),
     Column("role", Text, nullable=False),  # the owner's role at creation, or at the last resumption with new rights
     Column("token_id", ID),  # token or login of the creation; NULL: not of this broker
+    Column("client_id", Text),  # client to which this token was granted, also if it was deleted; NULL: none
     Column("limit_at", MOMENT),  # time at which this credential ends at the latest
     Column("name", Text),
     Column("transfer", Text, nullable=False),  # JSON of models.timers.TimerTransfer

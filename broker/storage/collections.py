@@ -106,6 +106,11 @@ class CollectionStore:
         row = {"collection_id": str(guest.id), "host_id": str(host), "folder": folder}
         await self._connection.execute(shares.insert().values(row))
 
+    async def shared_by(self, owner: str) -> int:
+        """Return the number of a user's guest collections."""
+        mine = select(func.count()).select_from(collections.join(shares, shares.c.collection_id == collections.c.id))
+        return int((await self._connection.execute(mine.where(collections.c.owner == owner))).scalar_one())
+
     async def describe(self, number: UUID, description: str) -> None:
         """Change the description of a collection."""
         chosen = collections.update().where(collections.c.id == str(number))

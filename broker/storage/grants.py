@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, delete, insert, or_, select, true, update
+from sqlalchemy import ColumnElement, and_, delete, func, insert, or_, select, true, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.models.callers import Caller, Role
@@ -14,6 +14,8 @@ from broker.schema.timers import timers
 __all__ = ["GrantStore", "good"]
 
 GIVEN = ("refresh", "access")
+AGAIN = "+"
+"""A mark in `successor`, before the encrypted token, for each time that this token itself was given again."""
 
 
 UNLOCKED = tokens.c.subject.not_in(select(locks.c.subject))
@@ -117,13 +119,23 @@ class GrantStore:
 
     async def keep_successor(self, number: int, sealed: str) -> None:
         """Store the encrypted refresh token that replaces this one."""
-        await self._connection.execute(update(tokens).where(tokens.c.id == number).values(successor=sealed))
+        marked = func.coalesce(tokens.c.successor, "") + sealed
+        await self._connection.execute(update(tokens).where(tokens.c.id == number).values(successor=marked))
 
-    async def successor(self, number: int, since: float) -> str | None:
-        """Return the encrypted successor of a token that was spent at or after `since`."""
+    async def successor(self, number: int, since: float) -> tuple[str, bool]:
+        """Return the encrypted successor of a token, and whether the token itself was given again.
+
+        :return: an empty successor if the token was not spent at or after `since`
+        """
         query = select(tokens.c.successor).where(tokens.c.id == number, tokens.c.revoked_at >= since)
-        found: str | None = (await self._connection.execute(query)).scalar()
-        return found
+        found = (await self._connection.execute(query)).scalar() or ""
+        return found.lstrip(AGAIN), found.startswith(AGAIN)
+
+    async def give_again(self, number: int) -> int:
+        """Mark an unspent token as given again; return how often it was, including this time."""
+        marked = func.coalesce(tokens.c.successor, "") + AGAIN
+        changed = update(tokens).where(tokens.c.id == number).values(successor=marked)
+        return len((await self._connection.execute(changed.returning(tokens.c.successor))).scalar_one())
 
     async def prolong(self, number: int, expires_at: float) -> None:
         """Set the expiry time of a token."""
@@ -169,16 +181,16 @@ class GrantStore:
     async def forget(self, before: float) -> None:
         """Delete tokens without children that expired before a time, except those that admins issued or timers use.
 
-        A timer whose token was revoked would otherwise be one whose token has only expired. Successors of tokens that
-        were spent before this time are deleted, too.
+        Timers that have ended use none. Of the others, one whose token was revoked would look like one whose token has
+        expired. Successors of tokens that were spent before this time are deleted, too.
         """
         spent = and_(tokens.c.successor.is_not(None), tokens.c.revoked_at < before)
         await self._connection.execute(update(tokens).where(spent).values(successor=None))
         child = tokens.alias("child")
         childless = ~select(child.c.id).where(child.c.parent_id == tokens.c.id).exists()
-        unused = ~select(timers.c.id).where(timers.c.token_id == tokens.c.id).exists()
+        used = select(timers.c.id).where(timers.c.token_id == tokens.c.id, timers.c.next_run.is_not(None))
         await self._connection.execute(
-            delete(tokens).where(tokens.c.kind != "token", tokens.c.expires_at < before, childless, unused)
+            delete(tokens).where(tokens.c.kind != "token", tokens.c.expires_at < before, childless, ~used.exists())
         )
 
 

@@ -18,12 +18,14 @@ __all__ = ["TimerStore"]
 DAY = 86_400.0
 KEPT = 100
 """Latest runs that are kept for each timer."""
-MOST = 1000
+MOST = 200
 """Most timers in a list."""
+PART = 10
+"""Most timers whose transfers are in memory at once for a list; each has up to a few MB."""
 AT_ONCE = 100
-"""Most due timers in one answer."""
+"""Most ids of due timers in one answer."""
 LOCKED = select(locks.c.subject)
-DECIDING = ("owner", "role", "token_id", "limit_at", "next_run", "runs")
+DECIDING = ("owner", "role", "token_id", "client_id", "limit_at", "next_run", "runs")
 """Columns on which the run of a timer depends."""
 WAITING = and_(timers.c.next_run.is_not(None), timers.c.stopped.is_(None), timers.c.owner.not_in(LOCKED))
 UNFINISHED = (
@@ -59,9 +61,18 @@ class TimerStore:
         return None if row is None else _timer(row)
 
     async def all(self, owner: str) -> list[Timer]:
-        """Return a user's timers, the oldest first."""
-        query = select(timers).where(timers.c.owner == owner).order_by(timers.c.submitted_at, timers.c.id).limit(MOST)
-        return [_timer(row) for row in await self._connection.execute(query)]
+        """Return up to `MOST` of a user's timers, without the items of their transfers.
+
+        Timers that have ended come last; among the others and among these, the newest is the first.
+        """
+        order = (timers.c.next_run.is_(None), timers.c.submitted_at.desc(), timers.c.id)
+        query = select(timers.c.id).where(timers.c.owner == owner).order_by(*order).limit(MOST)
+        numbers = list((await self._connection.execute(query)).scalars())
+        found: dict[str, Timer] = {}
+        for at in range(0, len(numbers), PART):
+            part = select(timers).where(timers.c.id.in_(numbers[at : at + PART]))
+            found |= {row.id: _timer(row, items=False) for row in await self._connection.execute(part)}
+        return [found[number] for number in numbers if number in found]
 
     async def count(self, owner: str) -> int:
         """Return the number of a user's timers that have not ended."""
@@ -69,13 +80,21 @@ class TimerStore:
         query = query.where(timers.c.owner == owner, timers.c.next_run.is_not(None))
         return int((await self._connection.execute(query)).scalar_one())
 
-    async def due(self) -> list[Timer]:
-        """Return timers whose next run is due and whose last task is over, or whose clock was set back by days."""
+    async def due(self) -> list[str]:
+        """Return the ids of timers whose next run is due and whose last task is over.
+
+        Also those whose clock was set back by days. The transfers of all of them would not fit into memory.
+        """
         now = clock(self._connection)
         misled = and_(timers.c.interval.is_not(None), timers.c.last_ran_at > now + DAY)
-        query = select(timers).where(WAITING, or_(timers.c.next_run <= now, misled), ~UNFINISHED)
+        query = select(timers.c.id).where(WAITING, or_(timers.c.next_run <= now, misled), ~UNFINISHED)
         rows = await self._connection.execute(query.order_by(timers.c.next_run, timers.c.id).limit(AT_ONCE))
-        return [_timer(row) for row in rows]
+        return list(rows.scalars())
+
+    async def waiting(self, number: str) -> Timer | None:
+        """Return a timer; None if it does not exist, or does not wait for a next run."""
+        row = (await self._connection.execute(select(timers).where(timers.c.id == number, WAITING))).one_or_none()
+        return None if row is None else _timer(row)
 
     async def claim(self, timer: Timer) -> bool:
         """Lock a due timer until the transaction ends; return whether it is unchanged and no other process has it."""
@@ -105,13 +124,21 @@ class TimerStore:
         rows = await self._connection.execute(select(timers.c.id).where(timers.c.owner == owner, UNFINISHED))
         return {UUID(number) for number in rows.scalars()}
 
+    async def forget(self, before: float) -> None:
+        """Delete all users' timers that have ended, if their last run and their planned end were before a time."""
+        ended = and_(timers.c.next_run.is_(None), func.coalesce(timers.c.last_ran_at, timers.c.submitted_at) < before)
+        planned = or_(timers.c.until.is_(None), timers.c.until < before)
+        await self._connection.execute(delete(timers).where(ended, planned))
+
     async def remove(self, number: UUID) -> None:
         """Delete a timer with its runs; tasks that it submitted stay."""
         await self._connection.execute(delete(timers).where(timers.c.id == str(number)))
 
 
-def _timer(row: Any) -> Timer:
+def _timer(row: Any, items: bool = True) -> Timer:
+    """Return the timer of a row. :param items: whether to read the items of its transfer"""
     values = dict(row._mapping)
     schedule = Schedule(*(values.pop(name) for name in Schedule._fields))
-    transfer = TimerTransfer.read(json.loads(values.pop("transfer")))
+    document = json.loads(values.pop("transfer"))
+    transfer = TimerTransfer.read(document if items else {**document, "items": []})
     return Timer(**{**values, "id": UUID(row.id)}, transfer=transfer, schedule=schedule)

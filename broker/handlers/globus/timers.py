@@ -17,11 +17,9 @@ from broker.handlers.globus.timer_documents import timer as documented
 from broker.models.callers import Caller
 from broker.models.timers import Timer
 
-__all__ = ["PATHS", "router"]
+__all__ = ["router"]
 
 router = APIRouter(tags=["globus"], responses=ERRORS, route_class=Guarded)
-PATHS = ("/v2/timer",)
-"""Paths that take a transfer with many items."""
 
 
 @router.post("/v2/timer", status_code=status.HTTP_201_CREATED)
@@ -41,7 +39,7 @@ async def create_job(caller: TimerUser) -> None:
 
 @router.get("/jobs/")
 async def jobs(caller: TimerReader, services: Services) -> Document:
-    """List the caller's timers, the oldest first, without their runs."""
+    """List the caller's timers, without their runs and the items of their transfers."""
     running = await services.timers.unfinished(caller)
     return {"jobs": [documented(each, each.id in running) for each in await services.timers.all(caller)]}
 

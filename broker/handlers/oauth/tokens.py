@@ -58,7 +58,7 @@ async def revoke(request: Request, caller: Open, services: Services) -> JSONResp
 
 @router.post("/v2/oauth2/token/validate")
 async def validate(request: Request, caller: Open, services: Services) -> JSONResponse:
-    """Return whether an access or refresh token of the requesting client is valid."""
+    """Return whether an access or refresh token of the requesting client is valid; see `_own`."""
     return _unstored({"active": await _own(request, services) is not None})
 
 
@@ -90,12 +90,18 @@ async def introspect(request: Request, caller: Open, services: Services, home: H
 
 
 async def _own(request: Request, services: Factory) -> Grant | None:
+    """Return the valid token in a request of its client; None for refresh tokens of public clients.
+
+    Anybody can name a public client. A thief of its refresh token could watch here, unnoticed, until the owner uses it.
+    """
     fields = await form(request)
     client = await authenticated(request, fields, services)
     if "token" not in fields:
         raise OAuthRefused("invalid_request", "token is missing")
     grant = await services.grants.given(fields["token"])
-    return grant if grant and grant.client == client.id else None
+    if grant is None or grant.client != client.id or (client.public and grant.kind == "refresh"):
+        return None
+    return grant
 
 
 def _session(grant: Grant, who: str, home: str) -> dict[str, Any]:

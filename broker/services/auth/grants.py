@@ -4,8 +4,9 @@ Each token records its parent. A code, or a refresh token of a public client, is
 was stolen; then all tokens that derive from it are revoked (RFC 6749, 4.1.2; RFC 9700, 4.14).
 
 Two programs may share a refresh token, and an answer may be lost. So for `GRACE` seconds, a used refresh token gives
-the same successor again, until the successor is used. As there is never a second successor, a thief gets no chain of
-tokens of its own: the later use of an older token is noticed.
+the same successor again, until the successor is used, and at most `MOST_AGAIN` times. As there is never a second
+successor, a thief gets no chain of tokens of its own: the later use of an older token is noticed. Nor can it follow the
+owner's chain: a token that was given again has no such grace itself, so its second use revokes all of them.
 """
 
 import base64
@@ -34,6 +35,8 @@ REFRESH = 180 * 86_400.0
 """Seconds that a refresh token is valid after its last use."""
 GRACE = 30.0
 """Seconds after the first use of a public client's refresh token in which it gives the same successor again."""
+MOST_AGAIN = 8
+"""Most times that a successor is given again, each time with another access token."""
 RETENTION = 86_400.0
 """Seconds for which expired tokens remain in the database."""
 
@@ -223,13 +226,15 @@ async def _refreshed(stored: Stored, client: Client, secret: str, scope: str, no
 
 
 async def _successor(stored: Stored, grant: Grant, secret: str, now: float) -> tuple[str, Grant] | None:
-    """Return the refresh token that replaced a used one within `GRACE`, if it is valid and not used either."""
-    sealed = await stored.successor(grant.id, now - GRACE)
-    if sealed is None:
+    """Return the refresh token that replaced a used one within `GRACE`, if it is valid and may be given again."""
+    sealed, again = await stored.successor(grant.id, now - GRACE)
+    if again or not sealed:
         return None
     token = _sealed(secret, bytes.fromhex(sealed)).decode()
     later, used = await stored.given(hashed(token)) or (None, True)
-    return None if later is None or used or _over(later, now) else (token, later)
+    if later is None or used or _over(later, now) or await stored.give_again(later.id) > MOST_AGAIN:
+        return None
+    return token, later
 
 
 async def _given_again(stored: Stored, token: str, later: Grant, scope: str, now: float) -> IssuedTokens:

@@ -7,7 +7,7 @@ from uuid import UUID, uuid4
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from broker.errors import Forbidden, Invalid, NoCollection, NotFound, NotGranted
+from broker.errors import Conflict, Forbidden, Invalid, NoCollection, NotFound, NotGranted
 from broker.models.callers import Caller
 from broker.models.collections import AccessRule, Collection, NewCollection, NewRule, SharedFolder
 from broker.models.identities import named
@@ -20,6 +20,11 @@ from broker.storage.subjects import IdentityStore
 from broker.storage.tokens import TokenStore
 
 __all__ = ["CollectionUse", "Collections", "VisibleCollection"]
+
+MOST_SHARED = 100
+"""Most guest collections of one owner."""
+MOST_RULES = 1000
+"""Most access rules of a guest collection."""
 
 
 class CollectionUse(NamedTuple):
@@ -130,7 +135,7 @@ class Collections:
 
         :raises NoCollection: :raises NotGranted: when the caller may not read the directory
         :raises Invalid: when the collection is a guest collection, or does not allow sharing
-        :raises Conflict: when a collection has this name
+        :raises Conflict: when a collection has this name, or the caller has too many guest collections
         """
         folder, now = normal(path).rstrip("/") + "/", time.time()
         async with self._database.write() as connection:
@@ -149,6 +154,8 @@ class Collections:
             )
             if not reach_of(caller, guest, *await stored.around([str(host)])).may("/", writes=False):
                 raise NotGranted(f"{caller.subject} may not share {folder} of {found.name}", "ask its owner for a rule")
+            if await stored.shared_by(caller.subject) >= MOST_SHARED:
+                raise Conflict(f"{caller.subject} has {MOST_SHARED} guest collections", "delete some of them")
             await stored.share(guest, host, folder)
             await TokenStore(connection).note(now, caller.subject, "share", f"{folder} of {found.name} as {name}")
         return guest
@@ -204,18 +211,23 @@ class Collections:
 
     @retried
     async def add_rule(self, caller: Caller, number: UUID, new: NewRule) -> AccessRule:
-        """Add a rule, or replace the rule for the same principal and path. :raises NoCollection: :raises Forbidden:"""
+        """Add a rule, or replace the rule for the same principal and path.
+
+        :raises NoCollection: :raises Forbidden: :raises Conflict: when a guest collection has too many rules
+        """
         now = time.time()
         path = normal(new.path).rstrip("/") + "/"
         async with self._database.write() as connection:
-            collection, _ = await self._managed(connection, caller, number)
+            collection, known = await self._managed(connection, caller, number)
             principal = await _normal(connection, new)
             rule = AccessRule(**{**new.model_dump(), "path": path, "principal": principal}, id=uuid4())
             stored = Stored(connection)
-            for each in (await stored.rules([str(number)])).get(str(number), ()):
+            for each in known:
                 if _same(each, rule):
                     await stored.rename_rule(each.id, principal)
-            await stored.add_rule(number, rule, now)
+            added = await stored.add_rule(number, rule, now)
+            if added and collection.share is not None and len(known) >= MOST_RULES:
+                raise Conflict(f"{collection.name} has {MOST_RULES} access rules", "remove some of them")
             description = (
                 f"{collection.name}: {rule.permissions} {path} to {rule.principal_type} {rule.principal}".rstrip()
             )

@@ -17,6 +17,7 @@ from broker.services.tasks.submissions import DAY, Submissions
 from broker.services.tasks.tasks import Tasks, added
 from broker.storage.database import Database, retried
 from broker.storage.dialects import read_clock
+from broker.storage.oauth import ClientStore
 from broker.storage.timers import TimerStore
 from broker.storage.tokens import TokenStore
 
@@ -24,7 +25,7 @@ __all__ = ["TimerRuns"]
 
 TICK = 1.0
 """Seconds between queries for due timers."""
-ENDED = "the token or login that created the timer was revoked or has expired"
+ENDED = "the token, login or client that created the timer was revoked, or has expired"
 log = structlog.get_logger("broker.timers")
 
 
@@ -51,13 +52,16 @@ class TimerRuns:
         """Carry out the runs that are due now. :raises Unavailable:"""
         async with self._database.read() as connection:
             due, now = await TimerStore(connection).due(), await read_clock(connection)
-        for timer in due:
+        for number in due:
             try:
-                await self._run(timer, now)
+                async with self._database.read() as connection:
+                    timer = await TimerStore(connection).waiting(number)
+                if timer is not None:
+                    await self._run(timer, now)
             except Unavailable:
                 raise
             except Exception:  # otherwise one timer would stop the others
-                log.exception("failed to run a timer; trying again", timer=str(timer.id))
+                log.exception("failed to run a timer; trying again", timer=number)
 
     async def _run(self, timer: Timer, now: float) -> None:
         """Carry out the run of a due timer, unless it is too late for it or its clock was wrong."""
@@ -115,8 +119,10 @@ class TimerRuns:
 
 
 async def _withdrawn(connection: AsyncConnection, timer: Timer, now: float) -> bool:
-    """Return whether the token or login of a timer no longer gives it any rights."""
+    """Return whether the token, login or client of a timer no longer gives it any rights."""
     if timer.limit_at is not None and timer.limit_at <= now:
+        return True
+    if timer.client_id is not None and await ClientStore(connection).get(timer.client_id) is None:
         return True
     return timer.token_id is not None and await TokenStore(connection).withdrawn(timer.token_id, now)
 

@@ -22,6 +22,8 @@ MOST = 100
 """Most timers of one user that have not ended."""
 FOREIGN = 30 * DAY
 """Seconds for which a timer runs with the role of a token that is not of this broker."""
+KEPT = 30 * DAY
+"""Seconds for which a timer that has ended is kept."""
 YEAR = 365 * DAY
 SHOWN = 10
 """Runs that are shown of a timer."""
@@ -59,6 +61,7 @@ class Timers:
             owner=bearer.caller.subject,
             role=bearer.caller.role,
             token_id=bearer.number,
+            client_id=bearer.client,
             limit_at=limit,
             name=new.name,
             transfer=new.transfer,
@@ -71,12 +74,13 @@ class Timers:
     async def _add(self, timer: Timer) -> None:
         async with self._database.write() as connection:
             store = TimerStore(connection)
+            await store.forget(timer.submitted_at - KEPT)
             if await store.count(timer.owner) >= MOST:
                 raise Conflict(f"{timer.owner} has {MOST} timers that have not ended", "delete some of them")
             await store.add(timer)
 
     async def all(self, caller: Caller) -> list[Timer]:
-        """Return the caller's timers, the oldest first."""
+        """Return the caller's timers without items: the newest first, and those that have ended last."""
         async with self._database.read() as connection:
             return await TimerStore(connection).all(caller.subject)
 
@@ -114,7 +118,8 @@ class Timers:
         if renew or (renew is None and timer.stopped == "credentials"):
             async with self._database.read() as connection:
                 limit = await _limit(connection, bearer, await read_clock(connection))
-            values |= {"role": bearer.caller.role, "token_id": bearer.number, "limit_at": limit}
+            values |= {"role": bearer.caller.role, "limit_at": limit}
+            values |= {"token_id": bearer.number, "client_id": bearer.client}
         return await self._changed(bearer.caller, number, values, going=True)
 
     @retried

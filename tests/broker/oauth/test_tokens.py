@@ -235,6 +235,44 @@ async def test_a_thief_with_a_used_refresh_token_gets_no_tokens_of_its_own(broke
         assert (await whoami(broker, each["access_token"])).status_code == 401
 
 
+async def test_a_thief_cannot_follow_the_owner_through_the_grace(broker, native, ann):
+    """A successor that was given again has no grace of its own."""
+    given = [(await native.login(ann))[TRANSFER]]
+    for generation in range(2):
+        refresh = {"grant_type": "refresh_token", "refresh_token": given[-1]["refresh_token"]}
+        owner, thief = [(await native.ask(**refresh)).json() for _ in range(2)]
+        given.append(owner)
+        assert thief.get("error") == (None if generation == 0 else "invalid_grant")
+    refused = await native.ask(grant_type="refresh_token", refresh_token=given[-1]["refresh_token"])
+    assert refused.json()["error"] == "invalid_grant"
+    for each in given:
+        assert (await whoami(broker, each["access_token"])).status_code == 401
+
+
+async def test_the_grace_is_there_again_after_a_token_that_was_used_once(native, ann):
+    token = (await native.login(ann))[TRANSFER]
+    for uses in (2, 1, 2):
+        refresh = {"grant_type": "refresh_token", "refresh_token": token["refresh_token"]}
+        tokens = [(await native.ask(**refresh)).json() for _ in range(uses)]
+        token = tokens[-1]
+        assert {each["refresh_token"] for each in tokens} == {token["refresh_token"]}
+
+
+async def test_a_used_refresh_token_gives_its_successor_again_only_a_few_times(broker, native, ann):
+    first = (await native.login(ann))[TRANSFER]
+    refresh = {"grant_type": "refresh_token", "refresh_token": first["refresh_token"]}
+    given = [(await native.ask(**refresh)).json() for _ in range(10)]
+    assert [each.get("error") for each in given] == [*[None] * 9, "invalid_grant"]
+    assert (await whoami(broker, given[0]["access_token"])).status_code == 401
+
+
+async def test_a_refresh_token_of_a_public_client_is_never_called_active(native, ann):
+    token = (await native.login(ann))[TRANSFER]
+    for path in ("token/validate", "token/introspect"):
+        assert (await native.ask(path, token=token["refresh_token"])).json() == {"active": False}
+        assert (await native.ask(path, token=token["access_token"])).json()["active"] is True
+
+
 async def test_the_grace_of_a_refresh_token_ends_when_it_is_revoked(broker, native, ann):
     first = (await native.login(ann))[TRANSFER]
     refresh = {"grant_type": "refresh_token", "refresh_token": first["refresh_token"]}

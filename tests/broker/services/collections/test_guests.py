@@ -200,6 +200,31 @@ async def test_only_what_one_may_read_is_shared_and_no_share_is_shared_again(sha
     assert (await sharing.share(curator, sharing.host, "/pub", "of carl")).status_code == 403
 
 
+async def test_the_numbers_of_guest_collections_and_of_their_rules_are_limited(sharing, monkeypatch):
+    monkeypatch.setattr("broker.services.collections.collections.MOST_SHARED", 2)
+    monkeypatch.setattr("broker.services.collections.collections.MOST_RULES", 2)
+    assert [(await sharing.share(sharing.ann, sharing.host, "/pub", f"{at}")).status_code for at in range(2)] == [
+        201,
+        409,
+    ]
+    await sharing.allow("r", "/a")
+    await sharing.allow("r", "/b")
+    await sharing.allow("rw", "/b")
+    rule = {"DATA_TYPE": "access", "principal_type": "identity", "principal": "bob", "path": "/c/", "permissions": "r"}
+    answer = await sharing.ann.post(f"{GLOBUS}/endpoint/{sharing.guest}/access", json=rule)
+    assert (answer.status_code, "has 2 access rules" in answer.text) == (409, True)
+    rules = (await sharing.ann.get(f"{GLOBUS}/endpoint/{sharing.guest}/access_list")).json()["DATA"]
+    assert [(each["path"], each["permissions"]) for each in rules if each["principal_type"] == "identity"] == [
+        ("/a/", "r"),
+        ("/b/", "rw"),
+    ]
+    for name in "abc":
+        path = {"principal_type": "identity", "principal": "bob", "path": f"/{name}/", "permissions": "r"}
+        assert (await sharing.admin.post("/broker/v1/collections/to/rules", json=path)).status_code == 201
+    assert (await sharing.ann.delete(f"{GLOBUS}/endpoint/{sharing.guest}")).status_code == 200
+    assert (await sharing.share(sharing.ann, sharing.host, "/pub", "1")).status_code == 201
+
+
 async def test_guests_have_no_more_than_the_sharer_has_now(sharing):
     await sharing.allow("rw")
     rule = await _let_ann(sharing.admin, "r")

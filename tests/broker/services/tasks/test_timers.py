@@ -307,6 +307,57 @@ async def test_no_run_begins_long_after_the_end(timing):
         assert (await timing.ran(number, runs))["status"] == "ended"
 
 
+async def test_a_timer_ends_with_the_client_that_created_it(timing):
+    made, _ = await timing.broker.factory.clients.make("tests", "program", None)
+    issued = await timing.broker.factory.tokens.issue("tests", NewToken(subject="ann", role="transfer"))
+    given = (await Program(timing.broker, made.id, None).login(issued.token, scope=TIMER))[TIMERS]["access_token"]
+    number = await timing.create(hourly(), timing.broker.with_headers({"Authorization": f"Bearer {given}"}))
+    other = await timing.create(hourly())
+    await timing.ran(number, 1)
+    await timing.broker.factory.clients.revoke("tests", made.id)
+    await timing.step(HOUR)
+    await timing.ran(other, 2)
+    job = await timing.job(number)
+    assert (job["status"], job["n_runs"]) == ("inactive", 1)
+    assert job["inactive_reason"]["cause"] == "globus_auth_requirements"
+    assert (await timing.ann.post(f"/jobs/{number}/resume", json={})).status_code == 200
+    assert (await timing.ran(number, 2))["status"] == "loaded"
+
+
+async def test_timers_that_ended_long_ago_are_deleted(timing):
+    ended = await timing.create({"type": "once"})
+    await timing.ran(ended, 1)
+    future = await timing.create({"type": "once", "datetime": _text(time.time() + 100 * DAY)})
+    paused = await timing.create(hourly())
+    await timing.ann.post(f"/jobs/{paused}/pause")
+    for days, status in ((29, 200), (2, 404)):
+        await timing.step(days * DAY)
+        await timing.ann.delete(f"/jobs/{await timing.create(hourly())}")
+        assert (await timing.ann.get(f"/jobs/{ended}")).status_code == status
+    assert {each["job_id"] for each in (await timing.ann.get("/jobs/")).json()["jobs"]} == {future, paused}
+
+
+async def test_a_list_of_timers_has_the_newest_first_and_no_items(timing):
+    for _ in range(2):
+        ended = await timing.create({"type": "once"})
+        await timing.ran(ended, 1)
+    numbers = [await timing.create(hourly()) for _ in range(11)]
+    jobs = (await timing.ann.get("/jobs/")).json()["jobs"]
+    assert [each["job_id"] for each in jobs[:12]] == [*reversed(numbers), ended]
+    assert (len(jobs), jobs[0]["body"]["DATA"], jobs[0]["body"]["source_endpoint"]) == (
+        13,
+        [],
+        timing.ends["source_endpoint"],
+    )
+    assert len((await timing.job(numbers[0]))["body"]["DATA"]) == 1
+
+
+async def test_a_timer_of_more_than_1_mb_is_refused(timing):
+    items = [{"source_path": "/x", "destination_path": f"/{at}{'y' * 1000}"} for at in range(1100)]
+    timer = {"timer_type": "transfer", "schedule": hourly(), "body": timing.transfer() | {"DATA": items}}
+    assert (await timing.ann.post("/v2/timer", json={"timer": timer})).status_code == 413
+
+
 async def test_several_processes_carry_out_each_run_once(timing, database):
     numbers = [await timing.create(hourly()) for _ in range(4)]
     factories = [Factory.of(Settings(database), compiled=False) for _ in range(4)]
