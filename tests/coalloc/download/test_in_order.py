@@ -158,7 +158,7 @@ async def test_two_replicas_that_differ_are_noticed(servers):
 
 
 def test_a_replica_that_answers_late_and_has_another_size_is_noticed():
-    """In virtual time: all bytes were read before it answered."""
+    """All bytes are read before it answers. In virtual time."""
     content = bytes(50_000)
     late = Behaviour(((0.0, 1e9),), connect_seconds=0.3, claims_size=50_001)
     sources = [SimulatedSource("a", content, Behaviour(((0.0, 1e9),))), SimulatedSource("b", content, late)]
