@@ -209,7 +209,7 @@ class RangeSharing:
         for ever.
         """
         known = [each.answers_after for each in self._works.values() if each.answers_after is not None]
-        return bool(known) and work.unanswered(now) > LATE * max(known)
+        return bool(known) and work.unanswered(now) > LATE * median(known)
 
     def _lasts(self) -> float:
         """Return the seconds that the undealt bytes will last."""
