@@ -15,7 +15,7 @@ from coalloc.download.delivered import Delivered
 from coalloc.download.read_ahead import ReadAhead
 from coalloc.download.transfer import PastErrors, Transfer
 from coalloc.engine.base import Source
-from coalloc.errors import ReplicaChanged, TransferFailed, Unsupported, UsageError, VerificationError
+from coalloc.errors import ReplicaChanged, TransferFailed, TransferRefused, Unsupported, UsageError, VerificationError
 from coalloc.model import (
     SUSPECTED,
     Basis,
@@ -52,6 +52,7 @@ STEP = 8
 """Part of the room that must be free before further bytes are requested, so that requests are not too small."""
 WORTH_A_THREAD = 256 << 10
 """Bytes for whose digest the event loop should not wait."""
+READ_AGAIN = "discard what was read, and read it again"
 MOST_TAKEN = 4 << 20
 """Maximum bytes that the reader is given at once."""
 
@@ -131,6 +132,10 @@ class InOrderDownload(Transfer):
             try:
                 await self._fetch(self._judge)
                 self._complete_at = time.time()
+            except TransferFailed as failed:
+                if not isinstance(failed, TransferRefused):  # its remedy would be to continue, but nothing is kept
+                    failed.remedy = READ_AGAIN
+                raise
             finally:
                 await stop([self._reading])
                 if self._comparison:
@@ -314,7 +319,7 @@ class InOrderDownload(Transfer):
             raise VerificationError(
                 f"{self._name} was read, but bytes {different.start} to {different.end - 1} are different at another "
                 f"source than at {self._urls[different.source]}, which does not answer any more",
-                "discard what was read, and read it again",
+                READ_AGAIN,
             )
 
     def _cause(self) -> VerificationError | TransferFailed | None:
@@ -328,7 +333,7 @@ class InOrderDownload(Transfer):
             return TransferFailed(
                 f"{self._name} was read, but no source is left that can confirm the last bytes of a server that does "
                 "not answer any more",
-                "discard what was read, and read it again",
+                READ_AGAIN,
             )
         return None
 
@@ -349,7 +354,7 @@ class _Changed(VerificationError):
     """A replica changed after some of its bytes had been read."""
 
     def __init__(self, error: ReplicaChanged) -> None:
-        super().__init__(error.message, "discard what was read, and read it again")
+        super().__init__(error.message, READ_AGAIN)
 
 
 def _room(name: str, hashes: PieceHashes | None) -> int:

@@ -10,7 +10,7 @@ from math import exp, floor, log, sqrt
 from operator import mul
 from typing import NamedTuple
 
-from coalloc.guarantees.errors import HALF, ErrorDistribution
+from coalloc.guarantees.error_distribution import HALF, ErrorDistribution
 from coalloc.guarantees.samples import WindowRate
 from coalloc.guarantees.streams import Stream
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from math import exp, inf, log
 from typing import NamedTuple
 
-from coalloc.guarantees.errors import HALF, ErrorDistribution
+from coalloc.guarantees.error_distribution import HALF, ErrorDistribution
 
 __all__ = ["FinishErrors", "FinishForecast"]
 

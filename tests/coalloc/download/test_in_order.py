@@ -97,6 +97,10 @@ async def test_a_reader_that_stops_ends_the_transfer(web, monkeypatch):
     assert len(asyncio.all_tasks()) == 1
 
 
+async def taken(data: memoryview) -> None:
+    """Take bytes, and forget them."""
+
+
 def known(servers, content, **more) -> ReplicaSet:
     return ReplicaSet("file", tuple(Replica(server.url("file")) for server in servers), size=len(content), **more)
 
@@ -172,6 +176,21 @@ def test_a_replica_that_answers_late_and_has_another_size_is_noticed():
 
     with pytest.raises(VerificationError):
         run(download())
+
+
+def test_when_all_servers_die_it_says_to_read_again():
+    """Servers are tried for minutes, so this is in virtual time."""
+    content = bytes(500_000)
+    dying = Behaviour(((0.0, 1e5),), dies_at=1.0)
+    sources = [SimulatedSource(name, content, dying) for name in "ab"]
+    file = ReplicaSet("file", tuple(Replica(source.url) for source in sources))
+
+    async def download() -> None:
+        await InOrderDownload(file, sources, [Estimate()] * 2, taken, InOrderSettings()).run()
+
+    with pytest.raises(TransferFailed) as failed:
+        run(download())
+    assert failed.value.remedy == "discard what was read, and read it again"
 
 
 async def test_of_three_replicas_none_that_differs_is_read_unnoticed(servers):
