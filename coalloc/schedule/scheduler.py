@@ -319,10 +319,12 @@ class Scheduler:
 
     def _retire(self, copy: RunningCopy, now: float) -> None:
         """End a copy whose bytes other sources deliver; a silent source must reconnect before it gets more work."""
+        source = self.state.sources[copy.source]
         if copy.unanswered:
-            self.state.sources[copy.source].learn_wait(copy.silence(now))
+            source.learn_wait(copy.silence(now))
+            source.failures = min(source.failures, TRIES - 2)  # it was only slower than others, so it is not dropped
         if copy.silence(now) > SUSPICIOUS:
-            self._fail_silent(self.state.sources[copy.source], copy, now)
+            self._fail_silent(source, copy, now)
         else:
             self._copies.release(copy, "shortened", now)
 

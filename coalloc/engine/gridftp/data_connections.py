@@ -84,8 +84,8 @@ class DataConnections:
         self._has_epsv = True
         self._elsewhere: PermissionRefused | None = None
         """The refusal of the host in the last reply, while the server's own address is tried instead."""
-        self._answers = False
-        """Whether a data connection was made."""
+        self.answers = False
+        """Whether a data connection was made, in this session or in another one with the replica."""
         self._prepared: tuple[PendingReply, ComingConnection] | None = None
 
     def prepare(self) -> None:
@@ -141,10 +141,10 @@ class DataConnections:
         try:
             connected = await checked.dial(host, port, self._options.connect_seconds)
         except Unreachable:
-            if self._elsewhere:
+            if self._elsewhere and not self.answers:
                 raise self._elsewhere from None
             raise
-        self._elsewhere, self._answers = None, True
+        self._elsewhere, self.answers = None, True
         return connected
 
     async def _reachable(self, reply: Reply) -> HostAndPort:
@@ -155,7 +155,7 @@ class DataConnections:
         """
         if reply.code != 227 or await self._allowed(named := passive_address(reply)[0]):
             return await self.address(reply)
-        self._elsewhere = None if self._answers else self._refused(named)
+        self._elsewhere = self._refused(named)
         if self._has_epsv:
             extended = await self._control.ask("EPSV")
             if extended.code == 229:

@@ -39,13 +39,14 @@ class GridFTPFindings:
     """Findings that the sessions with one replica share.
 
     `pipelined`: the server accepts pipelined commands. `connects_back`: it can connect to this machine; None if
-    not tried yet. `rtt`: round-trip time in seconds, once the server was reached. `begun`: number of fetches so far, of
-    which `running` have not ended.
+    not tried yet. `answers`: a data connection to it was made. `rtt`: round-trip time in seconds, once the server was
+    reached. `begun`: number of fetches so far, of which `running` have not ended.
     """
 
     rtt: float | None = None
     pipelined: bool = True
     connects_back: bool | None = None
+    answers: bool = False
     begun: int = 0
     running: int = 0
 
@@ -98,6 +99,7 @@ class GridFTPSource(Source):
             self._known.pipelined,
         )
         self._known.pipelined = session.pipelined
+        session.data.answers = self._known.answers
         return session
 
     def _reached(self, control: ControlConnection) -> None:
@@ -190,6 +192,7 @@ class GridFTPSource(Source):
             await stream.fetch(session, self._data, span, deliver)
         finally:
             self._data = None
+            self._known.answers |= session.data.answers
 
     def _is_last(self, session: Session, span: Span) -> bool:
         """Return whether this range is brief, and probably the last one to be fetched from the replica."""

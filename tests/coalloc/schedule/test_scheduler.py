@@ -457,6 +457,19 @@ def test_of_two_requests_without_an_answer_the_first_that_is_answered_goes_on():
     assert not kinds(machine.handle(Received(1.0, second.copy, 10_000, 90_000)), Abandon)
 
 
+def test_a_source_that_answers_later_than_others_again_and_again_is_not_left():
+    machine = scheduler(size=100_000, sources=3)
+    machine.handle(Ready(0.0, 0, rtt=0.001))
+    machine.handle(Ready(0.0, 1, rtt=0.001))
+    (second,) = kinds(machine.handle(Tick(0.5, (None,) * 3)), Fetch)
+    late = machine.state.sources[0]
+    late.failures = TRIES - 1
+    machine.handle(Received(1.5, second.copy, 0, 10_000))
+    assert late.status == "pausing"
+    (wake,) = kinds(machine.handle(Failed(1.6, 1, "reset", permanent=False, copy=second.copy)), Wake)
+    assert Connect(0) in machine.handle(Tick(max(wake.at, late.resume_at)))
+
+
 def test_loser_of_a_race_gets_work_at_once_and_the_winner_finishes():
     machine = scheduler(size=3 * MB, sources=3)
     fetches = [kinds(machine.handle(Ready(0.0, source)), Fetch)[0] for source in range(3)]

@@ -14,6 +14,7 @@ from coalloc.errors import (
     PermissionRefused,
     ServerBusy,
     SourceError,
+    Unreachable,
     Unsupported,
 )
 from tests.support.fetching import Collected, CountingDialer, collect, impatient_until, opened, options
@@ -74,6 +75,33 @@ async def test_a_server_leads_nowhere_else_and_the_remedy_names_the_host_that_it
         victim.setblocking(False)
         with pytest.raises(BlockingIOError):
             victim.accept()
+
+
+class DataPortsClosed(CountingDialer):
+    """A dialer that connects to all ports at first, and later only to one."""
+
+    only: int | None = None
+
+    async def dial(self, host, port, seconds, first=b""):
+        if self.only in (None, port):
+            return await super().dial(host, port, seconds, first)
+        raise Unreachable(f"{host}:{port} does not answer", "")
+
+
+async def test_a_server_behind_address_translation_that_did_answer_may_fail_for_a_while():
+    dialer = DataPortsClosed()
+    async with (
+        serve(PlainFTP(CONTENT, passive_host="127.0.0.9")) as server,
+        opened(GridFTPSource(server.url, options(dialer=dialer))) as source,
+    ):
+        assert await collect(source, 0, 5) == CONTENT[:5]
+        dialer.only = server.port
+        await source.open()
+        with pytest.raises(Unreachable) as caught:
+            await collect(source, 0, 5)
+        assert not caught.value.permanent
+        dialer.only = None
+        assert await collect(source, 0, 5) == CONTENT[:5]
 
 
 async def test_a_server_that_loses_commands_is_asked_one_by_one():
