@@ -16,7 +16,7 @@ from broker.schema.collections import collections, pause_rules
 from broker.schema.tasks import UNFINISHED, lanes, tasks, tunings, turns, work
 from broker.storage.collections import CollectionStore
 from broker.storage.dialects import clock, contains
-from broker.storage.task_state import held
+from broker.storage.task_state import HELD
 from broker.storage.work import earliest
 
 __all__ = ["CANDIDATE", "LaneStore", "candidate"]
@@ -89,7 +89,7 @@ class LaneStore:
 
     async def _held(self, group: Sequence[ColumnElement[bool]]) -> bool:
         """Return whether a pause rule holds the tasks of a group, for which the rules are the same."""
-        one = select(held()).select_from(tasks).where(*group, tasks.c.status == "ACTIVE").limit(1)
+        one = select(HELD).select_from(tasks).where(*group, tasks.c.status == "ACTIVE").limit(1)
         return bool((await self._connection.execute(one)).scalar())
 
     async def open(self) -> list[OpenLane]:

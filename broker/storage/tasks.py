@@ -13,7 +13,7 @@ from broker.models.tasks import Event, NewTask, Status, Task, TaskKind, WorkKind
 from broker.models.work import PlannedWork
 from broker.schema.tasks import events, tasks, work
 from broker.storage.dialects import insert
-from broker.storage.task_state import held, shown, task_of
+from broker.storage.task_state import HELD, shown, task_of
 from broker.storage.work import WELL, WorkStore
 from coalloc.safe_text import one_line
 
@@ -207,7 +207,7 @@ class TaskStore:
 
     async def stopped(self, numbers: Collection[str]) -> set[str]:
         """Return the tasks that workers must stop: finished, canceled and paused ones, and those held by a rule."""
-        left = or_(tasks.c.status != "ACTIVE", tasks.c.paused.is_not(None), held())
+        left = or_(tasks.c.status != "ACTIVE", tasks.c.paused.is_not(None), HELD)
         rows = await self._connection.execute(select(tasks.c.id).where(tasks.c.id.in_(sorted(numbers)), left))
         return set(rows.scalars())
 
@@ -278,7 +278,7 @@ def _conditions(task_filter: TaskFilter) -> list[Any]:
         at, number = task_filter.before
         chosen.append(or_(columns.requested_at < at, and_(columns.requested_at == at, columns.id > number)))
     if task_filter.paused is not None:
-        paused = or_(columns.paused.is_not(None), held())
+        paused = or_(columns.paused.is_not(None), HELD)
         chosen.append(paused if task_filter.paused else ~paused)
     for column, (since, until) in (
         (columns.requested_at, task_filter.requested),
