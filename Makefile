@@ -92,6 +92,7 @@ bench-deadlines: $(READY)
 # Guaranteed streams over several paths, in virtual time, beside fair queuing. Takes some minutes.
 bench-streams: $(READY)
 	@$(RUN) tests.benchmarks.streams
+	@$(RUN) tests.benchmarks.reading
 
 # coget beside its peers on networks that differ, change and fail. Takes hours, and needs root.
 bench-wan: $(READY)

@@ -15,6 +15,8 @@
     ├── TargetInUse            8  another coget writes this target; transient
     ├── DeadlineRefused        9  a deadline cannot be kept with the wanted probability
     │   └── DeadlineMissed        the file is complete, but late
+    ├── RateRefused            9  a rate for a reader cannot be kept with the wanted probability
+    │   └── RateMissed            the file was read, but too often slower
     └── SourceError               one replica, one attempt; never ends a transfer alone
         ├── UnknownHost           permanent
         ├── Unreachable           refused, no route, connect timed out
@@ -71,6 +73,8 @@ __all__ = [
     "NotThatProtocol",
     "NothingToFetchFrom",
     "PermissionRefused",
+    "RateMissed",
+    "RateRefused",
     "ReplicaChanged",
     "ServerBusy",
     "ServerSays",
@@ -207,6 +211,17 @@ class DeadlineRefused(CoallocError):
 
 class DeadlineMissed(DeadlineRefused):
     """A file that is complete and verified, but later than promised."""
+
+
+class RateRefused(CoallocError):
+    """A rate for a reader that will probably not be kept."""
+
+    status = 9
+    code = "rate"
+
+
+class RateMissed(RateRefused):
+    """A file that was read completely, but in too many seconds slower than promised."""
 
 
 class SourceError(CoallocError):

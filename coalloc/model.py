@@ -34,6 +34,9 @@ __all__ = [
     "Plan",
     "PlannedRoute",
     "PlannedShare",
+    "RateReport",
+    "RateView",
+    "ReadingRate",
     "Replica",
     "ReplicaSet",
     "Results",
@@ -319,6 +322,43 @@ class DeadlineReport(NamedTuple):
         return self.ended is not None and self.ended <= self.first.deadline.at
 
 
+class ReadingRate(NamedTuple):
+    """The bytes per second that a reader is to get, and the share of the seconds in which it must get them."""
+
+    rate: float
+    share: float = 0.95
+
+
+class RateView(NamedTuple):
+    """The outlook, as of `moment`, for the rate that a reader was promised.
+
+    `chance` is the probability, from 0 to 1, that the promise is kept until the end; None while it is measured.
+    `possible` is the rate that could be promised with the same share of the seconds, None if unknown; `share` is the
+    share of the seconds that could be promised at the wanted rate, None if there is none. `moment` is in seconds since
+    the epoch.
+    """
+
+    wanted: ReadingRate
+    moment: float
+    chance: float | None = None
+    possible: float | None = None
+    share: float | None = None
+
+
+class RateReport(NamedTuple):
+    """A promised rate, what was known of it at the start, warnings, and the seconds in which the reader got less."""
+
+    first: RateView
+    warnings: tuple[RateView, ...] = ()
+    seconds: int = 0
+    missed: int = 0
+
+    @property
+    def kept(self) -> bool:
+        """Return whether the reader got the rate in a sufficient share of the seconds."""
+        return self.missed <= (1 - self.first.wanted.share) * self.seconds + 1e-9
+
+
 class TransferReport(NamedTuple):
     """The results of a whole transfer, from which `coget --json` makes its document.
 
@@ -340,6 +380,7 @@ class TransferReport(NamedTuple):
     notice: str | None = None
     there: bool = False
     deadline: DeadlineReport | None = None
+    reading: RateReport | None = None
 
     @property
     def verified(self) -> bool:
@@ -444,7 +485,7 @@ class Snapshot(NamedTuple):
     """The current state of a transfer. `size` is None until the first server has answered.
 
     In nine of ten cases, the remaining seconds should be within `eta_bounds`. `warnings` are all warnings so far that
-    the deadline may not be kept.
+    the deadline or the promised rate may not be kept.
     """
 
     name: str
@@ -458,7 +499,8 @@ class Snapshot(NamedTuple):
     sources: tuple[SourceView, ...] = ()
     eta_bounds: tuple[float, float] | None = None
     deadline: DeadlineView | None = None
-    warnings: tuple[DeadlineView, ...] = ()
+    warnings: tuple[DeadlineView | RateView, ...] = ()
+    reading: RateView | None = None
 
 
 class TaskView(NamedTuple):

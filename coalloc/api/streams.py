@@ -17,7 +17,7 @@ from coalloc.engine.limits.server_slots import Slots
 from coalloc.errors import CoallocError, UsageError
 from coalloc.history.finishes import FinishHistory
 from coalloc.history.transfers import TransferHistory
-from coalloc.model import Results, Snapshot, TransferReport
+from coalloc.model import ReadingRate, Results, Snapshot, TransferReport
 
 __all__ = ["stream"]
 
@@ -29,6 +29,7 @@ async def stream(
     request: Request,
     watch: Callable[[Snapshot], None] | None = None,
     results: Results[TransferReport] | None = None,
+    rate: ReadingRate | None = None,
 ) -> AsyncGenerator[bytes, None]:
     """Fetch the file that the request names, and yield its bytes in order, while they arrive.
 
@@ -36,9 +37,14 @@ async def stream(
     transfer down. Pieces with known hashes are yielded only if they are right; everything else is checked after the
     last byte. So do not rely on the bytes before the iterator has ended without an error. Nothing can be resumed.
 
-    `watch` receives snapshots. After an error, `results` has the report so far.
+    With a `rate`, the bytes are yielded at that rate. It is promised before the first one: until then, all sources are
+    measured for some seconds. The report tells in how many seconds bytes were missing.
+
+    `watch` receives snapshots, which show how likely the promise is kept. After an error, `results` has the report so
+    far.
 
     :raises UsageError: if the request names several files, or options that need a file on the disk
+    :raises RateRefused: if the rate cannot be promised
     :raises VerificationError: at the end, if wrong bytes were yielded
     :raises CoallocError: if the transfer fails
     """
@@ -47,7 +53,7 @@ async def stream(
         made = request.dialers or dialers(request.own, request.via, request.broker)
         request = request._replace(first=first, dialers=made)
         handed: asyncio.Queue[bytes | None] = asyncio.Queue()
-        fetching = asyncio.create_task(_fetch(request, handed, watch, results or Results()))
+        fetching = asyncio.create_task(_fetch(request, handed, watch, results or Results(), rate))
         try:
             while (data := await handed.get()) is not None:
                 yield data
@@ -71,6 +77,7 @@ async def _fetch(
     handed: asyncio.Queue[bytes | None],
     watch: Callable[[Snapshot], None] | None,
     results: Results[TransferReport],
+    rate: ReadingRate | None,
 ) -> None:
     """Fetch the file, hand over its bytes one chunk at a time, and at the end None."""
 
@@ -93,6 +100,7 @@ async def _fetch(
             keep_checksums=request.checksum != "none",
             deadline=request.deadline,
             past_errors=FinishHistory(past.path).errors,
+            reading=rate,
         )
         ordered, estimates = ranked(found, past)
         counted = replace(request.options, slots=Slots.from_environment())

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from coalloc.display.text import Lines
     from coalloc.model import TransferReport
 
-__all__ = ["get"]
+__all__ = ["get", "print_reports", "printer"]
 
 
 @click.command(short_help="Fetch a file from all its sources at once.")
@@ -82,12 +82,12 @@ def get(as_json: bool, quiet: bool, **given: Any) -> None:
         standard_output.check(as_json)
         fetch, remedy = partial(standard_output.write_file, request), ""
     try:
-        with nullcontext() if quiet else showing(_printer) as watch:
+        with nullcontext() if quiet else showing(printer) as watch:
             reports = interrupts.run(fetch(watch, results=results), remedy=remedy)
     except CoallocError as error:
         if not as_json:
             if not quiet and results.several:
-                _print_reports(results.done)
+                print_reports(results.done)
             raise
         from coalloc.display.json import unfinished
 
@@ -100,7 +100,7 @@ def get(as_json: bool, quiet: bool, **given: Any) -> None:
             raise CommandFailed(_missed(late), transfers(reports))
         say_json(transfers(reports))
     elif not quiet:
-        _print_reports(reports)
+        print_reports(reports)
     if late:
         raise _missed(late)
 
@@ -113,7 +113,8 @@ def _missed(report: "TransferReport") -> DeadlineMissed:
     return DeadlineMissed(f"{report.output} is complete, but later than {at}", "allow more time, or add sources")
 
 
-def _print_reports(reports: "Sequence[TransferReport]") -> None:
+def print_reports(reports: "Sequence[TransferReport]") -> None:
+    """Print reports on standard error."""
     from coalloc.display.download_report import print_reports
 
     print_reports(reports, sys.stderr)
@@ -137,7 +138,8 @@ def _staging(value: str | None) -> tuple[str, ...] | None:
     return tuple(url for url in str(value).split(",") if url)
 
 
-def _printer(file: TextIO, live: bool) -> "Bars | Lines":
+def printer(file: TextIO, live: bool) -> "Bars | Lines":
+    """Return the printer of progress: bars if the file is a terminal, else lines."""
     if live:
         from coalloc.display.bars import Bars
 

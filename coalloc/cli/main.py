@@ -34,6 +34,7 @@ COMMANDS = {
     "probe": "coalloc.cli.probe",
     "register": "coalloc.cli.datasets",
     "search": "coalloc.cli.datasets",
+    "stream": "coalloc.cli.stream",
     "submit": "coalloc.cli.submit",
     "tasks": "coalloc.cli.tasks",
     "watch": "coalloc.cli.watch",

@@ -28,6 +28,7 @@ __all__ = [
     "engine",
     "moment",
     "overwrite",
+    "rate",
     "request",
     "size",
     "sources",
@@ -63,6 +64,18 @@ def size(ctx: click.Context, param: click.Parameter, value: str) -> int:
 
     try:
         return units.size(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error), ctx, param) from None
+
+
+def rate(ctx: click.Context, param: click.Parameter, value: str) -> int:
+    """Parse the value of a rate option as bytes per second, at least 1; a callback of click."""
+    from coalloc.planner.documents import units
+
+    try:
+        if parsed := units.rate(value):
+            return parsed
+        raise ValueError("a rate of 0 is none")
     except ValueError as error:
         raise click.BadParameter(str(error), ctx, param) from None
 

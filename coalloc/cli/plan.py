@@ -113,7 +113,7 @@ def _refuse_nonsense(
 
 
 def _print(plans: "Sequence[Plan]") -> None:
-    from coalloc.display.deadline import outlook
+    from coalloc.display.promises import outlook
     from coalloc.display.table import ReportPrinter, table
     from coalloc.util import human
 

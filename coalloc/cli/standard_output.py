@@ -14,7 +14,7 @@ from coalloc.errors import SinkError, UsageError
 
 if TYPE_CHECKING:
     from coalloc.api import Request, Results
-    from coalloc.model import Snapshot, TransferReport
+    from coalloc.model import ReadingRate, Snapshot, TransferReport
 
 __all__ = ["check", "write_file"]
 
@@ -34,16 +34,19 @@ def check(as_json: bool) -> None:
 
 
 async def write_file(
-    request: "Request", watch: "Callable[[Snapshot], None] | None", results: "Results[TransferReport]"
+    request: "Request",
+    watch: "Callable[[Snapshot], None] | None",
+    results: "Results[TransferReport]",
+    rate: "ReadingRate | None" = None,
 ) -> "list[TransferReport]":
-    """Write the file that the request names to standard output, in order; return its report.
+    """Write the file that the request names to standard output, in order, perhaps at a rate; return its report.
 
     :raises CoallocError: as `api.stream`
     :raises SinkError: if standard output cannot be written
     """
     from coalloc import api
 
-    async with aclosing(api.stream(request, watch, results)) as chunks:
+    async with aclosing(api.stream(request, watch, results, rate)) as chunks:
         async for data in chunks:
             await in_daemon_thread(partial(_write, data))  # the reader may keep it waiting for ever
     await in_daemon_thread(_complete)

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from coalloc.display import V, View
-from coalloc.display.deadline import outlook
+from coalloc.display.promises import outlook
 from coalloc.display.terminal import console
 from coalloc.model import Snapshot, SourceState, SourceView
 from coalloc.util import human
@@ -106,8 +106,8 @@ def draw(snapshot: Snapshot) -> RenderableType:
     if snapshot.eta_bounds and snapshot.eta_bounds[1] < inf:
         early, late = snapshot.eta_bounds
         parts.append(Text(f"probably {human.duration(early)} to {human.duration(late)} left", style="dim"))
-    if snapshot.deadline:
-        parts.append(Text(outlook(snapshot.deadline), style="yellow" if snapshot.warnings else "dim"))
+    if promise := snapshot.deadline or snapshot.reading:
+        parts.append(Text(outlook(promise), style="yellow" if snapshot.warnings else "dim"))
     parts.append(Text())  # an empty line, where the terminal echoes ^C without shifting the picture
     return Group(*parts)
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TextIO
 
-from coalloc.display.deadline import result
+from coalloc.display.promises import result
 from coalloc.display.table import ReportPrinter, TextTable, table
 from coalloc.model import Basis, SourceReport, TransferReport
 from coalloc.util import human
@@ -22,8 +22,8 @@ def print_reports(reports: Sequence[TransferReport], file: TextIO) -> None:
     """Print each report on `file`."""
     out = ReportPrinter(file)
     for report in reports:
-        promise = report.deadline and result(report.deadline)
-        for text in (headline(report), verification(report), promise, report.rationale, report.notice):
+        promises = [result(promise) for promise in (report.deadline, report.reading) if promise]
+        for text in (headline(report), verification(report), *promises, report.rationale, report.notice):
             if text:
                 out.print(human.one_line(text))
         out.print(sources_table(report.sources))

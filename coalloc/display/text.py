@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Generic, TextIO
 
 from coalloc.display import V, View
-from coalloc.display.deadline import outlook, warning
+from coalloc.display.promises import outlook, warning
 from coalloc.model import Snapshot
 from coalloc.util import human
 
@@ -83,8 +83,8 @@ def line(snapshot: Snapshot) -> str:
     ]
     if snapshot.eta_seconds is not None:
         parts.append(human.remaining(snapshot.eta_seconds, snapshot.eta_bounds))
-    if snapshot.deadline:
-        parts.append(outlook(snapshot.deadline))
+    if promise := snapshot.deadline or snapshot.reading:
+        parts.append(outlook(promise))
     return ", ".join(parts)
 
 

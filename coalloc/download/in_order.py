@@ -12,10 +12,18 @@ from typing import Any, NamedTuple
 from coalloc.download.arrivals import Arrivals
 from coalloc.download.connections import stop
 from coalloc.download.delivered import Delivered
+from coalloc.download.paced_reading import PacedReading
 from coalloc.download.read_ahead import ReadAhead
 from coalloc.download.transfer import PastErrors, Transfer
 from coalloc.engine.base import Source
-from coalloc.errors import ReplicaChanged, TransferFailed, TransferRefused, Unsupported, UsageError, VerificationError
+from coalloc.errors import (
+    ReplicaChanged,
+    TransferFailed,
+    TransferRefused,
+    Unsupported,
+    UsageError,
+    VerificationError,
+)
 from coalloc.model import (
     SUSPECTED,
     Basis,
@@ -23,6 +31,7 @@ from coalloc.model import (
     Deadline,
     Estimate,
     PieceHashes,
+    ReadingRate,
     ReplicaSet,
     Snapshot,
     Stat,
@@ -55,6 +64,8 @@ WORTH_A_THREAD = 256 << 10
 READ_AGAIN = "discard what was read, and read it again"
 MOST_TAKEN = 4 << 20
 """Maximum bytes that the reader is given at once."""
+OUTLASTS = 10.0
+"""Seconds for which the memory has room at a promised rate, if `MOST_ROOM` allows that."""
 
 
 class InOrderSettings(NamedTuple):
@@ -62,6 +73,7 @@ class InOrderSettings(NamedTuple):
 
     `strategy` is for the report. `widens`: whether distant sources may get more parallel streams. `most` is the maximum
     number of sources at once; None for no limit. `keep_checksums`: whether to compare replicas if no checksum is known.
+    `reading`: the rate that the reader is promised; None to read as fast as possible.
     """
 
     strategy: Strategy = "adaptive"
@@ -70,6 +82,7 @@ class InOrderSettings(NamedTuple):
     keep_checksums: bool = True
     deadline: Deadline | None = None
     past_errors: PastErrors = dict
+    reading: ReadingRate | None = None
 
 
 class InOrderDownload(Transfer):
@@ -90,7 +103,7 @@ class InOrderDownload(Transfer):
         seed: int = 0,
     ) -> None:
         self._hashes = file.pieces
-        self._room = _room(file.name, self._hashes)
+        self._room = _room(file.name, self._hashes, settings.reading)
         policy = InOrder(self._room, widens=settings.widens)
         super().__init__(
             file,
@@ -123,12 +136,14 @@ class InOrderDownload(Transfer):
         self._hasher = hasher("adler32")
         self._checksum: Checksum | None = None
         self._basis: Basis = "none"
+        self._paced = settings.reading and PacedReading(settings.reading, self._room)
 
     async def run(self) -> TransferReport:
         async with self._under_way():
             await self._connect()
             await self._prepare()
             self._reading = self._loop.create_task(self._read())
+            promising = [self._loop.create_task(self._keep_promise())] if self._paced else []
             try:
                 await self._fetch(self._judge)
                 self._complete_at = time.time()
@@ -137,7 +152,7 @@ class InOrderDownload(Transfer):
                     failed.remedy = READ_AGAIN
                 raise
             finally:
-                await stop([self._reading])
+                await stop([self._reading, *promising])
                 if self._comparison:
                     self._comparison.cancel()
         return self.report()
@@ -189,18 +204,37 @@ class InOrderDownload(Transfer):
         """Give the reader all bytes, in order; end the transfer if that fails."""
         try:
             ahead, size, asked = self._ahead, self._agreement.size or 0, self._ahead.opened
+            if self._paced:
+                await self._paced.begin()
             while ahead.front < size:
                 until = await self._readable()
-                (data, *_) = ahead.views(ahead.front, min(until, ahead.front + MOST_TAKEN))
+                most = min(MOST_TAKEN, await self._paced.due()) if self._paced else MOST_TAKEN
+                (data, *_) = ahead.views(ahead.front, min(until, ahead.front + most))
+                began = self._loop.time()
                 await self._update(self._hasher, data)
                 await self._take(data)
                 ahead.take(ahead.front + len(data))
+                if self._paced:
+                    self._paced.gave(len(data), began)
                 if ahead.opened - asked >= self._room // STEP or (ahead.opened == size and asked < size):
                     self._runner.tell(Opened(self._loop.time(), ahead.opened))
                     asked = ahead.opened
+            if self._paced:
+                self._paced.end()
         except Exception as error:
             self._runner.end(error)
             raise
+
+    async def _keep_promise(self) -> None:
+        assert self._paced
+        assert self._scheduler
+        try:
+            await self._paced.keep(self._scheduler.state, self._ahead, self._limit_sources)
+        except Exception as error:  # a refusal, or a defect
+            self._runner.end(error)
+
+    def _limit_sources(self, most: int, preferred: tuple[int, ...]) -> None:
+        self._runner.limit(min(most, self._limit), preferred)
 
     @staticmethod
     async def _update(digest: Hasher, data: memoryview) -> None:
@@ -221,6 +255,8 @@ class InOrderDownload(Transfer):
             if hashes and ahead.reach >= (end := min(self._checked + hashes.length, self._agreement.size or 0)):
                 await self._check_piece(hashes, end)
                 continue
+            if self._paced:
+                self._paced.lack()
             await self._arrived.wait()
 
     async def _check_piece(self, hashes: PieceHashes, end: int) -> None:
@@ -345,9 +381,15 @@ class InOrderDownload(Transfer):
     def _bad(self) -> Mapping[int, str]:
         return self._wrong
 
+    def snapshot(self) -> Snapshot:
+        """Return the current state of the transfer."""
+        seen, paced = super().snapshot(), self._paced
+        return seen._replace(reading=paced.view, warnings=paced.warnings) if paced else seen
+
     def report(self) -> TransferReport:
         """Return the results of the transfer so far."""
-        return super().report()._replace(strategy=self._strategy, checksum=self._checksum, basis=self._basis)
+        report = super().report()._replace(strategy=self._strategy, checksum=self._checksum, basis=self._basis)
+        return report._replace(reading=self._paced.report()) if self._paced else report
 
 
 class _Changed(VerificationError):
@@ -357,9 +399,11 @@ class _Changed(VerificationError):
         super().__init__(error.message, READ_AGAIN)
 
 
-def _room(name: str, hashes: PieceHashes | None) -> int:
-    """Return the bytes to hold in memory: at least two pieces."""
+def _room(name: str, hashes: PieceHashes | None, reading: ReadingRate | None) -> int:
+    """Return the bytes to hold in memory: at least two pieces; for a promised rate, what is read in some time."""
     room = max(ROOM, 2 * hashes.length if hashes else 0)
+    if reading:
+        room = max(room, min(MOST_ROOM, int(OUTLASTS * reading.rate)))
     if room > MOST_ROOM:
         assert hashes is not None
         raise UsageError(

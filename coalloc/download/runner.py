@@ -70,9 +70,9 @@ class TransferRunner:
         if self._error is not None:
             raise self._error
 
-    def limit(self, most: int) -> None:
-        """Use up to `most` sources at once from now on."""
-        self._handle(SourceLimit(self._loop.time(), most))
+    def limit(self, most: int, preferred: tuple[int, ...] = ()) -> None:
+        """Use up to `most` sources at once from now on, those that are `preferred` if they are in use."""
+        self._handle(SourceLimit(self._loop.time(), most, preferred))
 
     def tell(self, event: Event) -> bool:
         """Pass an event to the scheduler while the run goes on; return False, without effect, if it is over."""

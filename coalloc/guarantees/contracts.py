@@ -14,7 +14,16 @@ from coalloc.guarantees.error_distribution import HALF, ErrorDistribution
 from coalloc.guarantees.samples import WindowRate
 from coalloc.guarantees.streams import Stream
 
-__all__ = ["Contract", "ContractErrors", "ContractResult", "RateForecast", "contract_rate", "forecast_rate", "misses"]
+__all__ = [
+    "LEAST",
+    "Contract",
+    "ContractErrors",
+    "ContractResult",
+    "RateForecast",
+    "contract_rate",
+    "forecast_rate",
+    "misses",
+]
 
 KNOWN = 240
 """Number of the latest windows from which a rate is forecast."""

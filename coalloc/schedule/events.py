@@ -114,10 +114,11 @@ class Opened(NamedTuple):
 
 
 class SourceLimit(NamedTuple):
-    """The number of sources that may be used at once is now `most`, at least 1."""
+    """The number of sources that may be used at once is now `most`, at least 1; the `preferred` ones stay."""
 
     at: float
     most: int
+    preferred: tuple[int, ...] = ()
 
 
 class Tick(NamedTuple):

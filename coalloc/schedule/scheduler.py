@@ -230,7 +230,8 @@ class Scheduler:
         """Use up to so many sources; others return their ranges and become spare, first those that fetch nothing."""
         self._connections.allow(event.most)
         in_use = [source for source in self.state.sources if source.status in ("connecting", "idle", "fetching")]
-        for source in sorted(in_use, key=lambda source: source.status != "fetching")[event.most :]:
+        in_use.sort(key=lambda source: (source.index not in event.preferred, source.status != "fetching"))
+        for source in in_use[event.most :]:
             for copy in self.state.all_running(source):
                 copy.ending = "shortened"
                 self._copies.abandon(copy)

@@ -49,6 +49,21 @@ def test_the_next_program_gets_the_file_and_nothing_else(web, content, tmp_path)
     assert not list(tmp_path.glob("file*"))
 
 
+def test_the_next_program_gets_the_file_at_a_promised_rate(web, content, tmp_path):
+    command = [COGET, "stream", "--rate", "20 MB/s", web.url("file")]
+    done = subprocess.run(command, capture_output=True, cwd=tmp_path, env={**os.environ, "HOME": str(tmp_path)})
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == content
+    assert b"20.0 MB/s: kept" in done.stderr
+
+
+@pytest.mark.parametrize("rate", ["0 MB/s", "much", "-1 MB/s"])
+def test_a_rate_is_a_positive_number_with_a_unit(web, content, tmp_path, rate):
+    done = coget(["stream", "--rate", rate, web.url("file")], tmp_path)
+    assert done.returncode == 2
+    assert "--rate" in done.stderr
+
+
 def test_a_wrong_file_has_status_4(web, content, tmp_path):
     with writing(web, tmp_path, "--checksum", "adler32:00000001") as process:
         _, err = process.communicate(timeout=PATIENCE)
