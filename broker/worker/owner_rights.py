@@ -54,7 +54,8 @@ class OwnerRights:
     def shared(self) -> object:
         """A value that changes when rights in the task's guest collections may have; None for a task without any."""
         ends = [self._collections.get(end) for end in self._task.pair]
-        return (self._collections, self._rules) if any(each and each.share for each in ends) else None
+        plain = [(number, each.model_copy(update={"description": ""})) for number, each in self._collections.items()]
+        return (plain, self._rules) if any(each and each.share for each in ends) else None
 
     def refusal(self) -> str | None:
         """Return the reason why the task may no longer run; None if it may."""

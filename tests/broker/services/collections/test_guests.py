@@ -11,8 +11,12 @@ from uuid import uuid4
 
 import httpx
 import pytest
+from sqlalchemy import select
 
+from broker.schema.tasks import tasks
 from broker.storage.collections import CollectionStore
+from broker.storage.lanes import CANDIDATE, candidate
+from broker.worker.owner_rights import OwnerRights
 from tests.broker.conftest import Broker
 from tests.broker.services.conftest import World, grant, somebody
 from tests.support.waiting import until
@@ -268,6 +272,26 @@ async def test_access_ends_at_once_in_the_middle_of_a_task(sharing, taken):
     assert task["status"] == "FAILED"
     assert task["bytes_transferred"] < BIG
     assert await sharing.ask(sharing.bob, "ls", "/") in (403, 404)
+
+
+async def test_a_new_description_interrupts_no_task(sharing):
+    await sharing.allow("r")
+    items = [{"source_path": "/x/1", "destination_path": "/got"}]
+    number = (await sharing.submit(sharing.guest, sharing.sink, items)).json()["task_id"]
+    database = sharing.broker.factory.database
+
+    async def rights() -> object:
+        async with database.read() as connection:
+            columns = (tasks.c[name] for name in CANDIDATE)
+            found = await connection.execute(select(*columns).where(tasks.c.id == number))
+            return (await OwnerRights.of(connection, candidate(found.one()))).shared
+
+    before = await rights()
+    place = f"{GLOBUS}/endpoint/{sharing.guest}"
+    assert (await sharing.ann.put(place, json={"DATA_TYPE": "endpoint", "description": "new"})).status_code == 200
+    assert await rights() == before
+    await sharing.allow("rw")
+    assert await rights() != before
 
 
 async def test_a_sharer_gets_no_rights_of_owners_and_learns_no_location(sharing):
