@@ -6,12 +6,13 @@ reader only if they are right. All other checks end after the last byte: then th
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from coalloc.download.arrivals import Arrivals
 from coalloc.download.connections import stop
 from coalloc.download.delivered import Delivered
+from coalloc.download.ordered_reader import OrderedReader, Take
 from coalloc.download.paced_reading import PacedReading
 from coalloc.download.read_ahead import ReadAhead
 from coalloc.download.transfer import PastErrors, Transfer
@@ -41,29 +42,19 @@ from coalloc.model import (
 from coalloc.schedule.events import Event, Opened, Rejected
 from coalloc.schedule.policies.in_order import InOrder
 from coalloc.util import human
-from coalloc.util.checksums import Hasher, hasher
-from coalloc.util.disk import in_thread
+from coalloc.util.checksums import hasher
 from coalloc.util.intervals import Intervals
 from coalloc.verify import WitnessServers, expectation
 from coalloc.verify.blame import blame_by_pieces
 from coalloc.verify.comparison import Comparison
 
-__all__ = ["ROOM", "InOrderDownload", "InOrderSettings", "Take"]
-
-Take = Callable[[memoryview], Awaitable[None]]
-"""`await take(data)`: the reader has taken the next bytes; `data` is valid only until it returns."""
+__all__ = ["ROOM", "InOrderDownload", "InOrderSettings"]
 
 ROOM = 64 << 20
 """Bytes ahead of the reader that are held in memory."""
 MOST_ROOM = 512 << 20
 """The same for a file with large pieces, of which two must be held."""
-STEP = 8
-"""Part of the room that must be free before further bytes are requested, so that requests are not too small."""
-WORTH_A_THREAD = 256 << 10
-"""Bytes for whose digest the event loop should not wait."""
 READ_AGAIN = "discard what was read, and read it again"
-MOST_TAKEN = 4 << 20
-"""Maximum bytes that the reader is given at once."""
 OUTLASTS = 10.0
 """Seconds for which the memory has room at a promised rate, if `MOST_ROOM` allows that."""
 
@@ -121,9 +112,7 @@ class InOrderDownload(Transfer):
         self._take = take
         self._compares = settings.keep_checksums
         self._ahead = ReadAhead(0, 0)
-        self._arrived = asyncio.Event()
-        self._checked = 0
-        """End of the pieces that have the right hash."""
+        self._reader: OrderedReader | None = None
         self._suspected: set[int] = set()
         self._wrong: dict[int, str] = {}
         self._again: asyncio.Future[Event] = self._loop.create_future()
@@ -164,6 +153,9 @@ class InOrderDownload(Transfer):
         if self._hashes and len(self._hashes.values) != -(-size // self._hashes.length):
             self._hashes = None  # they are of a file of another size
         self._ahead = ReadAhead(size, self._room)
+        self._reader = OrderedReader(
+            self._ahead, size, self._hasher, self._take, self._hashes, self._paced, self._reject_piece, self._open
+        )
         if self._deadline:
             await self._forecast(size)
         in_use = self._schedule(opened=self._ahead.opened).state.sources
@@ -198,32 +190,20 @@ class InOrderDownload(Transfer):
         if self._comparison:
             self._comparison.add(fresh)
         self._delivered.add(fresh)
-        self._arrived.set()
+        if self._reader:
+            self._reader.notice()
 
     async def _read(self) -> None:
-        """Give the reader all bytes, in order; end the transfer if that fails."""
+        """Give the reader all bytes; end the transfer if that fails."""
+        assert self._reader
         try:
-            ahead, size, asked = self._ahead, self._agreement.size or 0, self._ahead.opened
-            if self._paced:
-                await self._paced.begin()
-            while ahead.front < size:
-                until = await self._readable()
-                most = min(MOST_TAKEN, await self._paced.due()) if self._paced else MOST_TAKEN
-                (data, *_) = ahead.views(ahead.front, min(until, ahead.front + most))
-                began = self._loop.time()
-                await self._update(self._hasher, data)
-                await self._take(data)
-                ahead.take(ahead.front + len(data))
-                if self._paced:
-                    self._paced.gave(len(data), began)
-                if ahead.opened - asked >= self._room // STEP or (ahead.opened == size and asked < size):
-                    self._runner.tell(Opened(self._loop.time(), ahead.opened))
-                    asked = ahead.opened
-            if self._paced:
-                self._paced.end()
+            await self._reader.read()
         except Exception as error:
             self._runner.end(error)
             raise
+
+    def _open(self, end: int) -> None:
+        self._runner.tell(Opened(self._loop.time(), end))
 
     async def _keep_promise(self) -> None:
         assert self._paced
@@ -236,37 +216,8 @@ class InOrderDownload(Transfer):
     def _limit_sources(self, most: int, preferred: tuple[int, ...]) -> None:
         self._runner.limit(min(most, self._limit), preferred)
 
-    @staticmethod
-    async def _update(digest: Hasher, data: memoryview) -> None:
-        if len(data) < WORTH_A_THREAD:
-            digest.update(data)
-        else:
-            await in_thread(digest.update, data)
-
-    async def _readable(self) -> int:
-        """Return the end of the bytes that the reader may have, once there are some."""
-        ahead, hashes = self._ahead, self._hashes
-        while True:
-            self._arrived.clear()
-            if hashes is None and ahead.reach > ahead.front:
-                return ahead.reach
-            if hashes and self._checked > ahead.front:
-                return self._checked
-            if hashes and ahead.reach >= (end := min(self._checked + hashes.length, self._agreement.size or 0)):
-                await self._check_piece(hashes, end)
-                continue
-            if self._paced:
-                self._paced.lack()
-            await self._arrived.wait()
-
-    async def _check_piece(self, hashes: PieceHashes, end: int) -> None:
-        """Compare a piece with its hash; if it is wrong, let it be fetched again, from others."""
-        start, value = self._checked, hasher(hashes.algorithm)
-        for view in self._ahead.views(start, end):
-            await self._update(value, view)
-        if value.hexdigest() == hashes.values[start // hashes.length]:
-            self._checked = end
-            return
+    def _reject_piece(self, start: int, end: int) -> None:
+        """Let a wrong piece be fetched again, from others."""
         senders = [piece for piece in self._ahead.pieces() if piece.start < end and start < piece.end]
         wrong = blame_by_pieces(senders, [(start, end)], self._suspected)
         back = tuple(i for i, why in self._wrong.items() if why == SUSPECTED and i not in wrong)

@@ -15,12 +15,13 @@ class ReadAhead:
     """A ring of the bytes [front, opened) of a file, which arrive in any order and are taken in order.
 
     :param size: bytes in the file
-    :param room: maximum number of bytes in the ring
     :ivar front: the first byte that the reader has not taken
+    :ivar room: maximum number of bytes in the ring
     """
 
     def __init__(self, size: int, room: int) -> None:
         self._size = size
+        self.room = room
         self._ring = memoryview(bytearray(min(size, room)))
         self._held = Intervals()
         self._pieces = Pieces()
