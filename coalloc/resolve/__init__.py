@@ -12,7 +12,7 @@ from coalloc.engine.first_answers import FirstAnswers
 from coalloc.errors import UsageError
 from coalloc.model import DATASET, FoundReplicas, Origin, ReplicaSet
 from coalloc.resolve.file_names import refuse_collisions
-from coalloc.resolve.replica_urls import admitted, check, replica_set
+from coalloc.resolve.replica_urls import FEDERATED, admitted, check, replica_set
 from coalloc.resolve.targets import bounds, target
 from coalloc.safe_text import redact
 from coalloc.util.dialer import Dialer, DirectDialer
@@ -41,9 +41,9 @@ async def resolve(
 ) -> list[FoundReplicas]:
     """Resolve `sources`: replica URLs of one file, one Metalink as a path or URL, or a broker's datasets.
 
-    With a broker, a source that is neither a URL nor a file is a dataset; without a broker, it is a Metalink's path. A
-    URL is a Metalink if it ends in .meta4 or .metalink, or if it is the only source, is http(s), and its server says
-    so. Any other URL is a replica.
+    An object of a Pelican federation is resolved to its caches. With a broker, a source that is neither a URL nor a
+    file is a dataset; without a broker, it is a Metalink's path. A URL is a Metalink if it ends in .meta4 or .metalink,
+    or if it is the only source, is http(s), and its server says so. Any other URL is a replica.
 
     :param fetch_document: function that fetches Metalinks by protocols other than http(s)
     :param ask: function that asks the broker, if there is one
@@ -83,6 +83,10 @@ def _checked(files: Sequence[FoundReplicas]) -> list[FoundReplicas]:
 async def _files(
     sources: Sequence[str], fetch_document: Fetch, dialers: Sequence[Dialer], first: FirstAnswers | None
 ) -> list[ReplicaSet]:
+    if any(map(_is_federated, sources)):
+        from coalloc.resolve import pelican  # imported here because it imports all of http
+
+        return [await pelican.with_caches(sources, dialers)]
     documents = [source for source in sources if "://" not in source or _ends_as_metalink(source)]
     if not documents and not (len(sources) == 1 and await _server_declares_metalink(sources[0], dialers, first)):
         return [replica_set(sources)]
@@ -136,6 +140,10 @@ async def _server_declares_metalink(source: str, dialers: Sequence[Dialer], firs
 
 def _is_http(url: str) -> bool:
     return urlsplit(url).scheme in ("http", "https")
+
+
+def _is_federated(url: str) -> bool:
+    return urlsplit(url).scheme in FEDERATED
 
 
 def _ends_as_metalink(url: str) -> bool:

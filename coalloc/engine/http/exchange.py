@@ -61,12 +61,14 @@ class HTTPExchange:
     """Requests and responses for one URL.
 
     :param reached: called for each connection with the round-trip time in seconds
+    :param follows: whether redirects are followed; else they are responses as any other
     """
 
-    def __init__(self, url: str, options: EngineOptions, reached: Reached) -> None:
+    def __init__(self, url: str, options: EngineOptions, reached: Reached, *, follows: bool = True) -> None:
         self._url = url
         self._options = options
         self._reached = reached
+        self._follows = follows
         self.shown = redact(url)
         """The URL without secrets."""
         self._plain = plain_server(url, options.dialer, options.connect_seconds, reached)
@@ -99,7 +101,15 @@ class HTTPExchange:
 
     def refusal(self, answer: Answer) -> SourceError:
         """Return the error for a response."""
-        return refusal(answer.status_code, answer.reason_phrase, answer.headers, self.shown, self.hidden)
+        error = refusal(answer.status_code, answer.reason_phrase, answer.headers, self.shown, self.hidden)
+        federation = self._options.federation
+        if federation and federation.issuers and isinstance(error, PermissionRefused):
+            issuers = " or ".join(federation.issuers)
+            return PermissionRefused(
+                f"{error.message}: it needs a token from {issuers}",
+                f"get a token for {federation.host} from {issuers}, and set BEARER_TOKEN",
+            )
+        return error
 
     @asynccontextmanager
     async def answer(
@@ -134,7 +144,7 @@ class HTTPExchange:
                     return answer
                 await answer.aclose()
         begun = begun or await self._ask_plainly(method, headers)
-        if begun and not _is_redirect(begun) and "set-cookie" not in begun.headers:
+        if begun and not self._is_followed(begun) and "set-cookie" not in begun.headers:
             self._chain = [_Answered("http", begun.connection.peer)]
             return begun
         answer, place = await self._followed(method, headers, begun)
@@ -175,7 +185,7 @@ class HTTPExchange:
             answer = self._adopted(place, begun) if begun else await self._send_to(place, method, headers)
             begun = None
             self._chain.append(_Answered(place.url.scheme, _server_of(answer)))
-            if not _is_redirect(answer):
+            if not self._is_followed(answer):
                 break
             history.append(answer)
             try:
@@ -192,6 +202,9 @@ class HTTPExchange:
         answer.history = history
         await self._forget_all_but(first, place)
         return answer, place
+
+    def _is_followed(self, answer: Answer) -> bool:
+        return self._follows and _is_redirect(answer)
 
     def _next(self, place: _RequestTarget, answer: "httpx.Response") -> _RequestTarget:
         """Return the target of a redirect. A login is sent only to the same server."""
