@@ -54,7 +54,7 @@ def from_url(url: str) -> str:
     ('one%0Aline', 'one%250Aline', '100%')
     """
     parts = urlsplit(url)
-    path = parts.path if parts.scheme in ("http", "https") else url.partition("://")[2].partition("/")[2]
+    path = parts.path if parts.scheme in ("dav", "davs", "http", "https") else url.partition("://")[2].partition("/")[2]
     name = unquote(path.rpartition("/")[2], errors="surrogateescape")
     if name in ("", ".", ".."):
         return UNNAMED

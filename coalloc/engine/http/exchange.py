@@ -113,15 +113,21 @@ class HTTPExchange:
 
     @asynccontextmanager
     async def answer(
-        self, method: str, headers: Mapping[str, str], begun: PlainAnswer | None = None
+        self,
+        method: str,
+        headers: Mapping[str, str],
+        begun: PlainAnswer | None = None,
+        content: bytes | None = None,
     ) -> AsyncIterator[Answer]:
         """Send a request and yield the response without its body, which the caller may read within `border`.
 
         :param begun: the response, if another exchange has sent the request and has detached it
+        :param content: body of the request
         """
+        self._plainly = self._plainly and content is None
         if begun and self._plain:
             self._plain.continue_on(begun.connection)
-        answer = await self._send(method, headers, begun)
+        answer = await self._send(method, headers, begun, content)
         try:
             yield answer
         finally:
@@ -133,7 +139,9 @@ class HTTPExchange:
             return answer
         return None
 
-    async def _send(self, method: str, headers: Mapping[str, str], begun: PlainAnswer | None = None) -> Answer:
+    async def _send(
+        self, method: str, headers: Mapping[str, str], begun: PlainAnswer | None, content: bytes | None
+    ) -> Answer:
         """Send a request. After a redirected GET, send later GETs directly to the target, as long as that works."""
         led_to, self._led_to = self._led_to, None
         if method == "GET" and led_to:
@@ -147,7 +155,7 @@ class HTTPExchange:
         if begun and not self._is_followed(begun) and "set-cookie" not in begun.headers:
             self._chain = [_Answered("http", begun.connection.peer)]
             return begun
-        answer, place = await self._followed(method, headers, begun)
+        answer, place = await self._followed(method, headers, begun, content)
         if method == "GET" and answer.history:
             self._led_to = place
         return answer
@@ -167,7 +175,7 @@ class HTTPExchange:
                 return None
 
     async def _followed(
-        self, method: str, headers: Mapping[str, str], begun: PlainAnswer | None
+        self, method: str, headers: Mapping[str, str], begun: PlainAnswer | None, content: bytes | None
     ) -> "tuple[httpx.Response, _RequestTarget]":
         """Follow all redirects; return the last response and its target.
 
@@ -182,7 +190,7 @@ class HTTPExchange:
         history: list[httpx.Response] = []
         self._chain.clear()
         while True:
-            answer = self._adopted(place, begun) if begun else await self._send_to(place, method, headers)
+            answer = self._adopted(place, begun) if begun else await self._send_to(place, method, headers, content)
             begun = None
             self._chain.append(_Answered(place.url.scheme, _server_of(answer)))
             if not self._is_followed(answer):
@@ -232,10 +240,12 @@ class HTTPExchange:
                 async for _ in answer.aiter_raw():
                     pass
 
-    async def _send_to(self, place: _RequestTarget, method: str, headers: Mapping[str, str]) -> "httpx.Response":
+    async def _send_to(
+        self, place: _RequestTarget, method: str, headers: Mapping[str, str], content: bytes | None = None
+    ) -> "httpx.Response":
         client = self._connected(place)
         with self.border():
-            request = client.build_request(method, place.url, headers={**headers, **place.login})
+            request = client.build_request(method, place.url, headers={**headers, **place.login}, content=content)
             self._log_asked(str(place.url), method, headers)
             answer = await client.send(request, stream=True)
             self._log_answered(str(place.url), answer)
