@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, MutableSequence, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 
 from coalloc.engine.base import EngineOptions
 from coalloc.engine.http.dav_urls import web_url
@@ -10,9 +10,9 @@ from coalloc.engine.http.exchange import Answer, HTTPExchange
 from coalloc.engine.http.multistatus import QUESTION, Multistatus, Properties
 from coalloc.engine.http.plain import PlainAnswer
 from coalloc.errors import IsDirectory, NotDirectory, SourceError, Stalled, Unsupported
-from coalloc.model import Omission, Stat
+from coalloc.model import Entry, Omission, Stat
 
-__all__ = ["completed", "listed", "stated_properties"]
+__all__ = ["WebDAVLister", "completed", "listed", "stated_properties"]
 
 MULTISTATUS = 207
 LONGEST = 256 * 1024
@@ -85,6 +85,25 @@ async def listed(
             omitted.extend(left_out)
     finally:
         await server.close()
+
+
+class WebDAVLister:
+    """The directories at WebDAV servers, one request for each. The URL of an entry follows its directory's URL."""
+
+    def __init__(self, options: EngineOptions) -> None:
+        self._options = options
+
+    async def list(self, url: str) -> AsyncGenerator[Sequence[Entry], None]:
+        """Yield the entries of the directory at a URL in groups as they arrive.
+
+        :raises SourceError: if it cannot be listed
+        """
+        async with aclosing(listed(url, self._options)) as groups:
+            async for group in groups:
+                yield [found.entry for found in group]
+
+    async def close(self) -> None:
+        """Do nothing: no connection is open between two listings."""
 
 
 def _as_directory(url: str) -> str:

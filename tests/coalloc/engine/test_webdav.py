@@ -7,7 +7,7 @@ import pytest
 from coalloc.api import download
 from coalloc.download.request import Request
 from coalloc.engine.http.multistatus import Properties
-from coalloc.engine.http.webdav import completed, listed
+from coalloc.engine.http.webdav import WebDAVLister, completed, listed
 from coalloc.errors import CoallocError, ConnectionLost, IsDirectory, NoSuchFile, SourceError, Stalled, Unsupported
 from coalloc.model import Checksum, Entry, Stat
 from tests.support.apache import Apache
@@ -59,7 +59,8 @@ async def test_a_large_directory_comes_in_groups(apache):
     folder.mkdir()
     for i in range(500):
         (folder / f"{i}").touch()
-    groups = [{each.entry.name for each in group} async for group in listed(apache.url("large/"), options())]
+    lister = WebDAVLister(options())
+    groups = [{entry.name for entry in group} async for group in lister.list(apache.url("large/"))]
     assert len(groups) > 1
     assert set.union(*groups) == {str(i) for i in range(500)}
 
