@@ -17,7 +17,7 @@ from coalloc.resolve.targets import bounds, target
 from coalloc.safe_text import redact
 from coalloc.util.dialer import Dialer, DirectDialer
 
-__all__ = ["Ask", "Fetch", "bounds", "refuse_collisions", "resolve", "target"]
+__all__ = ["Ask", "Fetch", "bounds", "refuse_collisions", "resolve", "target", "with_caches"]
 
 Ask = Callable[[Sequence[str]], Awaitable[list[FoundReplicas]]]
 """`await ask(names)`: the broker's replicas of these datasets."""
@@ -83,11 +83,9 @@ def _checked(files: Sequence[FoundReplicas]) -> list[FoundReplicas]:
 async def _files(
     sources: Sequence[str], fetch_document: Fetch, dialers: Sequence[Dialer], first: FirstAnswers | None
 ) -> list[ReplicaSet]:
-    if any(map(_is_federated, sources)):
-        from coalloc.resolve import pelican  # imported here because it imports all of http
-
-        return [await pelican.with_caches(sources, dialers)]
-    documents = [source for source in sources if "://" not in source or _ends_as_metalink(source)]
+    documents = [each for each in sources if "://" not in each or (_ends_as_metalink(each) and not _is_federated(each))]
+    if not documents and any(map(_is_federated, sources)):
+        return [await with_caches(replica_set(sources), dialers)]
     if not documents and not (len(sources) == 1 and await _server_declares_metalink(sources[0], dialers, first)):
         return [replica_set(sources)]
     if len(sources) > 1:
@@ -96,6 +94,19 @@ async def _files(
             "give one Metalink, or only replica URLs of one file",
         )
     return await _read(sources[0], fetch_document, dialers)
+
+
+async def with_caches(file: ReplicaSet, dialers: Sequence[Dialer]) -> ReplicaSet:
+    """Return a file that the user named with the caches of each object of a federation in the place of its URL.
+
+    :raises UsageError: if the URL of an object is malformed
+    :raises SourceError: if all replicas are objects whose federations fail
+    """
+    if not any(_is_federated(replica.url) for replica in file.replicas):
+        return file
+    from coalloc.resolve import pelican  # imported here because it imports all of http
+
+    return await pelican.expanded(file, dialers)
 
 
 async def _read(source: str, fetch_document: Fetch, dialers: Sequence[Dialer]) -> list[ReplicaSet]:

@@ -21,7 +21,7 @@ from coalloc.util.addresses import AddressClass, class_of
 from coalloc.util.counts import count
 from coalloc.util.dialer import numeric
 
-__all__ = ["ObjectURL", "caches", "director_of", "federation_of", "is_protected", "parse", "said"]
+__all__ = ["ObjectURL", "caches", "collections_of", "director_of", "federation_of", "is_protected", "parse", "said"]
 
 OSDF = "osg-htc.org"
 """The federation of osdf:// and stash:// URLs."""
@@ -108,12 +108,11 @@ def director_of(document: bytes, shown: str) -> str | None:
 
 
 def is_protected(url: str) -> bool:
-    """Return whether bytes from this URL cannot be changed on their way: by TLS, or as they stay on this machine.
-
-    :raises ValueError: if it is no URL
-    """
+    """Return whether bytes from this URL cannot be changed on their way: by TLS, or as they stay on this machine."""
+    if unsafe_reason(url):
+        return False
     parts = urlsplit(url)
-    if not parts.hostname or parts.port == 0 or parts.scheme not in ("http", "https") or unsafe_reason(url):
+    if not parts.hostname or parts.port == 0 or parts.scheme not in ("http", "https"):
         return False
     address = numeric(parts.hostname)
     return parts.scheme == "https" or (address is not None and class_of(address) == AddressClass.LOOPBACK)
@@ -151,6 +150,15 @@ def federation_of(url: ObjectURL, headers: Mapping[str, str]) -> Federation:
     return Federation(
         url.federation, namespace.get("require-token", "").lower() in ("true", "1", "t"), (*issuers,)[:MOST_ISSUERS]
     )
+
+
+def collections_of(headers: Mapping[str, str]) -> str | None:
+    """Return the URL of the server that lists the directories of a namespace; None if the director states none.
+
+    >>> collections_of({"x-pelican-namespace": "namespace=/ns, collections-url=https://origin.example:8443"})
+    'https://origin.example:8443'
+    """
+    return dict(_pairs(headers.get("x-pelican-namespace", ""), ",")).get("collections-url")
 
 
 def _pairs(text: str, separator: str) -> list[tuple[str, str]]:

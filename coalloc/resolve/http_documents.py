@@ -111,12 +111,12 @@ async def get(url: str, limit: int, dialers: Sequence[Dialer] = (), kind: str = 
     return await _over_some_route(url, dialers, lambda dialer: _get(url, limit, dialer, kind))
 
 
-async def answer_of(url: str, dialers: Sequence[Dialer]) -> DirectAnswer:
-    """Return a server's own answer to a GET, which may be a redirect.
+async def answer_of(method: str, url: str, dialers: Sequence[Dialer]) -> DirectAnswer:
+    """Return a server's own answer to a request, which may be a redirect.
 
     :raises SourceError: if the server does not answer
     """
-    return await _over_some_route(url, dialers, lambda dialer: _answer_of(url, dialer))
+    return await _over_some_route(url, dialers, lambda dialer: _answer_of(method, url, dialer))
 
 
 async def _over_some_route(url: str, dialers: Sequence[Dialer], ask: Callable[[Dialer], Awaitable[Result]]) -> Result:
@@ -130,8 +130,8 @@ async def _over_some_route(url: str, dialers: Sequence[Dialer], ask: Callable[[D
         raise Unreachable(error.message, error.remedy) from None
 
 
-async def _answer_of(url: str, dialer: Dialer) -> DirectAnswer:
-    async with _exchange(url, dialer, follows=False) as server, _timely(server), server.answer("GET", {}) as answer:
+async def _answer_of(method: str, url: str, dialer: Dialer) -> DirectAnswer:
+    async with _exchange(url, dialer, follows=False) as server, _timely(server), server.answer(method, {}) as answer:
         body = bytearray()
         with server.border():
             async for piece in answer.aiter_raw():

@@ -1,11 +1,12 @@
-"""Replicas of an object of a Pelican federation, such as the OSDF: each cache that its director names is a replica.
+"""Objects of Pelican federations, such as the OSDF: each cache that the director of a federation names is a replica.
 
 The federation's answers are data. The bytes of its servers must be safe from changes on their way, and they may not
 have addresses of a more internal class than the servers that name them.
 """
 
+import time
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Literal, NamedTuple, NoReturn
 from urllib.parse import urlsplit
 
 from coalloc.errors import NoSuchFile, PermissionRefused, ServerSays, SourceError, Unsupported
@@ -20,48 +21,58 @@ from coalloc.resolve.federation_answers import (
     parse,
     said,
 )
-from coalloc.resolve.file_names import from_url
-from coalloc.resolve.http_documents import DirectAnswer
-from coalloc.resolve.replica_urls import FEDERATED, admitted, replica_set
+from coalloc.resolve.http_documents import DirectAnswer, FetchedDocument
+from coalloc.resolve.replica_urls import FEDERATED, admitted
 from coalloc.safe_text import redact
-from coalloc.util.addresses import class_of
+from coalloc.util.addresses import AddressPolicy, class_of
 from coalloc.util.dialer import Dialer
 
-__all__ = ["with_caches"]
+__all__ = ["DirectorAnswer", "ask_director", "expanded", "refuse"]
 
 MAX_BYTES = 64 * 1024
 """Maximum bytes of a federation's document."""
 REDIRECTS = (301, 302, 303, 307, 308)
+KEPT_SECONDS, MOST_KEPT = 600.0, 64
+"""Seconds for which a federation's document is kept, and maximum number of those that are kept."""
+
+_documents: dict[tuple[str, AddressPolicy], tuple[float, FetchedDocument]] = {}
+"""Documents by federation and policy, with the time when they came: many objects of a federation need it once."""
 
 
-async def with_caches(sources: Sequence[str], dialers: Sequence[Dialer]) -> ReplicaSet:
-    """Return the replicas of one file at these URLs; for an object of a federation, these are its caches.
+class DirectorAnswer(NamedTuple):
+    """A director's answer, and the origin of the names in it."""
 
-    An object is left out if its federation fails and there are other sources.
+    answer: DirectAnswer
+    origin: Origin
+
+
+async def expanded(file: ReplicaSet, dialers: Sequence[Dialer]) -> ReplicaSet:
+    """Return the file with the caches of each object of a federation in the place of the object's URL.
+
+    An object is left out if its federation fails and there are other replicas.
 
     :param dialers: dialers over all routes to the servers
     :raises UsageError: if a URL is malformed
-    :raises SourceError: if all sources are objects whose federations fail
+    :raises SourceError: if all replicas are objects whose federations fail
     """
-    objects = {url: parse(url) for url in sources if urlsplit(url).scheme in FEDERATED}
-    files, errors = dict[str, ReplicaSet](), dict[str, SourceError]()
-    for url in dict.fromkeys(sources):
+    replicas: dict[str, Replica] = {}
+    left_out, errors = [*file.left_out], list[SourceError]()
+    for replica in file.replicas:
+        if urlsplit(replica.url).scheme not in FEDERATED:
+            replicas.setdefault(replica.url, replica)
+            continue
         try:
-            files[url] = await _cached(objects[url], dialers) if url in objects else replica_set([url])
+            found = await _cached(parse(replica.url), dialers)
         except SourceError as error:
-            errors[url] = error
-    if not files:
-        raise next(iter(errors.values()))
-    replicas = {replica.url: replica for file in reversed(files.values()) for replica in reversed(file.replicas)}
-    left_out = [each for file in files.values() for each in file.left_out]
-    left_out += [(redact(url), error.message) for url, error in errors.items()]
-    first = sources[0]
-    name = _name(objects[first]) if first in objects else from_url(first)
-    return ReplicaSet(name, tuple(reversed(replicas.values())), left_out=tuple(left_out))
-
-
-def _name(url: ObjectURL) -> str:
-    return from_url(url.at(url.discovery))
+            errors.append(error)
+            left_out.append((redact(replica.url), error.message))
+            continue
+        left_out += found.left_out
+        for each in found.replicas:
+            replicas.setdefault(each.url, each)
+    if errors and len(errors) == len(file.replicas):
+        raise errors[0]
+    return file._replace(replicas=tuple(replicas.values()), left_out=tuple(left_out))
 
 
 async def _cached(url: ObjectURL, dialers: Sequence[Dialer]) -> ReplicaSet:
@@ -69,24 +80,15 @@ async def _cached(url: ObjectURL, dialers: Sequence[Dialer]) -> ReplicaSet:
 
     :raises SourceError: if the federation does not answer, or does not know the object
     """
-    document = await http_documents.get(url.discovery, MAX_BYTES, dialers, "the description of a federation")
-    if not document.secure:
-        raise Unsupported(f"{url.discovery} redirects to http", "check the host of the URL")
-    director = director_of(document.content, url.discovery)
-    if director is None:
+    asked = await ask_director("GET", url, dialers)
+    if asked is None:
         itself = Replica(url.at(url.discovery), origin=Origin(federation=Federation(url.federation, False, ())))
-        return ReplicaSet(_name(url), (itself,))
-    led = [dialer.under(dialer.policy.named_by(document.address)) for dialer in dialers]
-    answer = await http_documents.answer_of(url.at(director) + (f"?{url.query}" if url.query else ""), led)
-    federation = federation_of(url, answer.headers)
+        return ReplicaSet("", (itself,))
+    answer, origin = asked
     named = caches(answer.headers) if answer.status in REDIRECTS else []
     if not named:
-        _refuse(url, answer, federation)
-    # The addresses of caches are bounded by the more public one of the servers that lead to them.
-    addresses = [address for address in (document.address, answer.address) if address]
-    origin = Origin("server", min(addresses, key=class_of) if len(addresses) == 2 else None, federation)
-    file = ReplicaSet(_name(url), tuple(Replica(server, priority) for server, priority in named))
-    return _protected(admitted(file, origin))
+        refuse(url, asked)
+    return _protected(admitted(ReplicaSet("", tuple(Replica(*each) for each in named)), origin))
 
 
 def _protected(file: ReplicaSet) -> ReplicaSet:
@@ -97,16 +99,52 @@ def _protected(file: ReplicaSet) -> ReplicaSet:
     return file._replace(replicas=usable, left_out=(*file.left_out, *left_out))
 
 
-def _refuse(url: ObjectURL, answer: DirectAnswer, federation: Federation) -> NoReturn:
+async def ask_director(
+    method: Literal["GET", "PROPFIND"], url: ObjectURL, dialers: Sequence[Dialer]
+) -> DirectorAnswer | None:
+    """Return the answer of a federation's director; None if the federation has none, and serves its objects itself.
+
+    :raises SourceError: if the federation does not answer
+    """
+    document = await _document(url, dialers)
+    director = director_of(document.content, url.discovery)
+    if director is None:
+        return None
+    led = [dialer.under(dialer.policy.named_by(document.address)) for dialer in dialers]
+    query = f"?{url.query}" if url.query else ""
+    answer = await http_documents.answer_of(method, url.at(director) + query, led)
+    # The more public one of the servers that lead to a name bounds its addresses.
+    known = [address for address in (document.address, answer.address) if address]
+    address = min(known, key=class_of) if len(known) == 2 else None
+    return DirectorAnswer(answer, Origin("server", address, federation_of(url, answer.headers)))
+
+
+async def _document(url: ObjectURL, dialers: Sequence[Dialer]) -> FetchedDocument:
+    """Return the document that describes a federation, which may be some minutes old."""
+    key, now = (url.federation, dialers[0].policy), time.monotonic()
+    came, known = _documents.get(key, (0.0, None))
+    if known and now < came + KEPT_SECONDS:
+        return known
+    document = await http_documents.get(url.discovery, MAX_BYTES, dialers, "the description of a federation")
+    if not document.secure:
+        raise Unsupported(f"{url.discovery} redirects to http", "check the host of the URL")
+    director_of(document.content, url.discovery)  # raises, so that no wrong document is kept
+    if len(_documents) >= MOST_KEPT:
+        _documents.clear()
+    _documents[key] = now, document
+    return document
+
+
+def refuse(url: ObjectURL, asked: DirectorAnswer) -> NoReturn:
     """Raise the error for an answer that names no server."""
+    answer, federation = asked.answer, asked.origin.federation
     reason = said(answer.body) or str(answer.status)
     if answer.status == 404:
         raise NoSuchFile(f"{url.shown}: the director of the federation says: {reason}", "check the path in the URL")
-    if isinstance(answer.error, PermissionRefused) and federation.issuers:
+    if isinstance(answer.error, PermissionRefused) and federation and federation.issuers:
         issuers = " or ".join(federation.issuers)
         raise PermissionRefused(f"{url.shown} needs a token from {issuers}", "get one, and set BEARER_TOKEN")
     if answer.error:
         raise answer.error
-    raise ServerSays(
-        f"{url.shown}: the director of the federation names no server, and says: {reason}", "try again later"
-    )
+    what = f"{url.shown}: the director of the federation names no server, and says: {reason}"
+    raise ServerSays(what, "try again later")

@@ -20,7 +20,7 @@ DISCOVERY = "/.well-known/pelican-configuration"
 
 @dataclass
 class FederationServer:
-    """The answers of a federation; `asked` has the paths of all requests.
+    """The answers of a federation; `asked` has all requests.
 
     :param servers: its caches, the nearest first: URLs without the path of an object
     :param objects: paths of the objects that it has
@@ -41,9 +41,9 @@ class FederationServer:
         """Return the URL of an object."""
         return f"pelican://{self.host}{path}"
 
-    def answer(self, target: str) -> tuple[int, dict[str, str], bytes]:
+    def answer(self, method: str, target: str) -> tuple[int, dict[str, str], bytes]:
         """Return status, headers and body of the answer to a request."""
-        self.asked.append(target)
+        self.asked.append(f"{method} {target}")
         path, mark, query = target.partition("?")
         if path == DISCOVERY:
             plain = {"director_endpoint": f"https://{self.host}", "jwks_uri": f"https://{self.host}/.well-known/jwks"}
@@ -68,12 +68,14 @@ def federation_server(identity: Identity) -> Iterator[FederationServer]:
         protocol_version = "HTTP/1.1"
 
         def do_GET(self) -> None:
-            status, headers, body = federation.answer(self.path)
+            status, headers, body = federation.answer(self.command, self.path)
             self.send_response(status)
             for name, value in {**headers, "Content-Length": str(len(body))}.items():
                 self.send_header(name, value)
             self.end_headers()
             self.wfile.write(body)
+
+        do_PROPFIND = do_GET
 
         def log_message(self, format: str, *args: object) -> None:
             pass

@@ -62,7 +62,7 @@ def _tag(text: str) -> str:
 
 
 async def listed(
-    url: str, options: EngineOptions, omitted: MutableSequence[Omission] | None = None
+    url: str, options: EngineOptions, omitted: MutableSequence[Omission]
 ) -> AsyncGenerator[Sequence[Properties], None]:
     """Yield the entries of a directory in groups as they arrive, over a connection of its own.
 
@@ -80,9 +80,7 @@ async def listed(
                 answer, parser = await stack.enter_async_context(_asked(server, 1))
             async for entries in _entries(server, answer, parser):
                 yield entries
-        left_out = parser.close()
-        if omitted is not None:
-            omitted.extend(left_out)
+        omitted.extend(parser.close())
     finally:
         await server.close()
 
@@ -96,11 +94,16 @@ class WebDAVLister:
     async def list(self, url: str) -> AsyncGenerator[Sequence[Entry], None]:
         """Yield the entries of the directory at a URL in groups as they arrive.
 
+        Entries that were left out come last, as one with an absolute name, so that they are not missing in silence.
+
         :raises SourceError: if it cannot be listed
         """
-        async with aclosing(listed(url, self._options)) as groups:
+        omitted: list[Omission] = []
+        async with aclosing(listed(url, self._options, omitted)) as groups:
             async for group in groups:
                 yield [found.entry for found in group]
+        if omitted:
+            yield [Entry(f"/{each.example.lstrip('/')}", "file") for each in omitted]
 
     async def close(self) -> None:
         """Do nothing: no connection is open between two listings."""

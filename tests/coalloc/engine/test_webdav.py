@@ -10,6 +10,7 @@ from coalloc.engine.http.multistatus import Properties
 from coalloc.engine.http.webdav import WebDAVLister, completed, listed
 from coalloc.errors import CoallocError, ConnectionLost, IsDirectory, NoSuchFile, SourceError, Stalled, Unsupported
 from coalloc.model import Checksum, Entry, Stat
+from coalloc.resolve.file_names import why_unsafe
 from tests.support.apache import Apache
 from tests.support.fetching import options, random_file
 from tests.support.listening import reserved
@@ -29,8 +30,8 @@ def apache(tmp_path_factory):
         yield server
 
 
-async def found_at(url, omitted=None):
-    return [each async for group in listed(url, options(), omitted) for each in group]
+async def found_at(url):
+    return [each async for group in listed(url, options(), []) for each in group]
 
 
 def described(path, size, adler32=""):
@@ -80,6 +81,14 @@ async def test_a_directory_is_not_taken_for_a_file(apache, tmp_path):
     with pytest.raises(IsDirectory):
         await download(Request(apache.url("folder/"), output=tmp_path))
     assert list(tmp_path.iterdir()) == []
+
+
+async def test_entries_that_are_left_out_are_not_missing_in_silence(tmp_path):
+    more = f"if ($request_method = PROPFIND) {{ return 207 '{described('/other/x', 7)}'; }}"
+    with Nginx(tmp_path, tmp_path / "run", more=more) as server:
+        groups = [group async for group in WebDAVLister(options()).list(server.url("d/", "dav"))]
+    assert groups == [[Entry("/other/x", "file")]]
+    assert why_unsafe("/other/x")
 
 
 async def test_a_listing_that_is_cut_off_is_an_error():

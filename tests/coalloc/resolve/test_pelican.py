@@ -18,12 +18,15 @@ from coalloc.errors import (
     Unsupported,
     UsageError,
 )
-from coalloc.model import Federation, Origin, Replica
+from coalloc.model import Federation, Origin, Replica, ReplicaSet
 from coalloc.resolve import resolve
 from coalloc.resolve.federation_answers import MOST_CACHES, ObjectURL, caches, federation_of, parse
+from coalloc.resolve.federation_lister import FederationLister
 from coalloc.util.addresses import AddressClass
 from coalloc.util.dialer import DirectDialer
+from tests.support.apache import Apache
 from tests.support.federation import federation_server
+from tests.support.fetching import options
 from tests.support.listening import reserved
 from tests.support.nginx import Nginx
 
@@ -41,6 +44,7 @@ PROTECTED = {
 def federation(grid, monkeypatch):
     """A federation with no caches yet, whose certificate is trusted."""
     monkeypatch.setenv("SSL_CERT_FILE", str(grid.authority.certificate))
+    monkeypatch.setattr("coalloc.resolve.pelican._documents", {})  # an earlier test may have had the same port
     with federation_server(grid.localhost) as server:
         yield server
 
@@ -70,6 +74,10 @@ async def no_engine(url, limit):
 async def resolved(*sources):
     (found,) = await resolve(sources, no_engine)
     return found.file
+
+
+async def entries_at(url):
+    return [entry async for group in FederationLister(options()).list(url) for entry in group]
 
 
 @pytest.mark.parametrize(
@@ -218,8 +226,48 @@ async def test_it_is_said_when_no_cache_may_be_used(federation, tmp_path):
 async def test_parameters_go_to_the_director_as_they_are(federation):
     federation.servers = ["https://origin.example"]
     file = await resolved(federation.url(PATH) + "?directread")
-    assert federation.asked[-1] == f"{PATH}?directread"
+    assert federation.asked[-1] == f"GET {PATH}?directread"
     assert (file.name, file.replicas[0].url) == ("data.bin", f"https://origin.example{PATH}")
+
+
+async def test_the_description_of_a_federation_is_asked_for_once(federation):
+    federation.servers = ["https://cache.example"]
+    for _ in range(3):
+        await resolved(federation.url(PATH))
+    assert federation.asked == ["GET /.well-known/pelican-configuration", *[f"GET {PATH}"] * 3]
+
+
+async def test_a_file_that_is_known_already_gets_its_caches(federation, start_cache, tmp_path):
+    federation.servers = [start_cache("cache")]
+    known = ReplicaSet("known", (Replica(federation.url(PATH)),))
+    await download(Request((), file=known, output=tmp_path))
+    assert (tmp_path / "known").read_bytes() == CONTENT
+
+
+async def test_a_metalink_must_be_alone(federation, tmp_path):
+    with pytest.raises(UsageError, match="must be the only one"):
+        await resolved(federation.url(PATH), str(tmp_path / "x.meta4"))
+
+
+async def test_a_directory_is_listed_by_the_origin(federation, tmp_path):
+    with Apache(tmp_path / "root", tmp_path / "run") as origin:
+        (tmp_path / "root/ns/sub").mkdir(parents=True)
+        (tmp_path / "root/ns/a b").write_bytes(b"1234567")
+        federation.objects = ["/ns/"]
+        federation.headers = {"X-Pelican-Namespace": f"namespace=/ns, collections-url={origin.url('', 'http')}"}
+        entries = await entries_at(federation.url("/ns/"))
+    assert {(entry.name, entry.kind, entry.size) for entry in entries} == {("a b", "file", 7), ("sub", "dir", None)}
+    assert federation.asked[-1] == "PROPFIND /ns/"
+
+
+@pytest.mark.parametrize("server", ["", ", collections-url=http://origin.example", ", collections-url=https://[::1"])
+async def test_a_directory_that_nothing_lists_is_named(federation, server):
+    federation.objects = ["/ns/"]
+    federation.headers = {"X-Pelican-Namespace": f"namespace=/ns{server}"}
+    with pytest.raises(Unsupported, match="/ns/: the federation lists no such directory"):
+        await entries_at(federation.url("/ns/"))
+    with pytest.raises(NoSuchFile, match="/absent/: the director"):
+        await entries_at(federation.url("/absent/"))
 
 
 async def test_without_links_the_target_of_the_redirect_is_used(federation):
