@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
@@ -111,12 +112,14 @@ async def get(url: str, limit: int, dialers: Sequence[Dialer] = (), kind: str = 
     return await _over_some_route(url, dialers, lambda dialer: _get(url, limit, dialer, kind))
 
 
-async def answer_of(method: str, url: str, dialers: Sequence[Dialer]) -> DirectAnswer:
+async def answer_of(
+    method: str, url: str, dialers: Sequence[Dialer], headers: Mapping[str, str] = MappingProxyType({})
+) -> DirectAnswer:
     """Return a server's own answer to a request, which may be a redirect.
 
     :raises SourceError: if the server does not answer
     """
-    return await _over_some_route(url, dialers, lambda dialer: _answer_of(method, url, dialer))
+    return await _over_some_route(url, dialers, lambda dialer: _answer_of(method, url, dialer, headers))
 
 
 async def _over_some_route(url: str, dialers: Sequence[Dialer], ask: Callable[[Dialer], Awaitable[Result]]) -> Result:
@@ -130,8 +133,12 @@ async def _over_some_route(url: str, dialers: Sequence[Dialer], ask: Callable[[D
         raise Unreachable(error.message, error.remedy) from None
 
 
-async def _answer_of(method: str, url: str, dialer: Dialer) -> DirectAnswer:
-    async with _exchange(url, dialer, follows=False) as server, _timely(server), server.answer(method, {}) as answer:
+async def _answer_of(method: str, url: str, dialer: Dialer, headers: Mapping[str, str]) -> DirectAnswer:
+    async with (
+        _exchange(url, dialer, follows=False) as server,
+        _timely(server),
+        server.answer(method, headers) as answer,
+    ):
         body = bytearray()
         with server.border():
             async for piece in answer.aiter_raw():

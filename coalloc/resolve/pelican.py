@@ -112,7 +112,8 @@ async def ask_director(
         return None
     led = [dialer.under(dialer.policy.named_by(document.address)) for dialer in dialers]
     query = f"?{url.query}" if url.query else ""
-    answer = await http_documents.answer_of(method, url.at(director) + query, led)
+    headers = {"Depth": "0"} if method == "PROPFIND" else {}
+    answer = await http_documents.answer_of(method, url.at(director) + query, led, headers)
     # The more public one of the servers that lead to a name bounds its addresses.
     known = [address for address in (document.address, answer.address) if address]
     address = min(known, key=class_of) if len(known) == 2 else None
