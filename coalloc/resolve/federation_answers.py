@@ -73,8 +73,8 @@ def parse(url: str) -> ObjectURL:
     federation, path = (
         (parts.netloc, parts.path) if parts.scheme == "pelican" else (OSDF, f"/{parts.netloc}{parts.path}")
     )
-    path = "/" + quote(path, safe=SAFE).lstrip("/")
-    if not HOST.fullmatch(federation):
+    path = f"/{quote(path, safe=SAFE).lstrip('/')}"
+    if not HOST.fullmatch(federation) or "@" in parts.netloc:
         raise UsageError(f"{redact(url)} names no federation", "write pelican://FEDERATION/NAMESPACE/OBJECT")
     if path == "/":
         raise UsageError(f"{redact(url)} names no object", f"write {parts.scheme}://.../NAMESPACE/OBJECT")

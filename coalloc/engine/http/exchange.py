@@ -103,7 +103,7 @@ class HTTPExchange:
         """Return the error for a response."""
         error = refusal(answer.status_code, answer.reason_phrase, answer.headers, self.shown, self.hidden)
         federation = self._options.federation
-        if federation and federation.issuers and isinstance(error, PermissionRefused):
+        if federation and federation.issuers and answer.status_code in (401, 403):
             issuers = " or ".join(federation.issuers)
             return PermissionRefused(
                 f"{error.message}: it needs a token from {issuers}",

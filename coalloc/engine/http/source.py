@@ -144,10 +144,10 @@ class HTTPSource(Source):
             size = 0
         elif part.status_code == 200:
             size = count(part.headers.get("content-length", ""))
+            if size is None and self._known.properties:  # the end of the answer will show whether it is right
+                size = self._known.properties.entry.size or None  # an empty file would need no answer
         else:
             raise self._server.refusal(part)
-        if size is None and self._known.properties:
-            size = self._known.properties.entry.size or None  # an empty file would be complete without its answer
         if size is None:
             raise Unsupported(f"{self._shown}: the server does not state the size", "use another replica")
         return self._stat(size, part, ranged=part.status_code != 200 or size == 0)

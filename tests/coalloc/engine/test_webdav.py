@@ -173,6 +173,22 @@ async def test_a_size_that_only_the_properties_state_must_be_right(tmp_path, sta
             assert not (tmp_path / "here").exists()
 
 
+async def test_a_size_that_no_answer_confirms_is_not_believed(tmp_path):
+    async def serve(reader, writer):
+        method, _, _ = (await reader.readuntil(b"\r\n\r\n")).partition(b" ")
+        if method == b"PROPFIND":
+            writer.write(f"HTTP/1.1 207 Multi-Status\r\n{HEADERS}{described('/x', 500)}".encode())
+        elif method == b"HEAD":
+            writer.write(b"HTTP/1.1 405 Not Allowed\r\nConnection: close\r\n\r\n")
+        else:
+            writer.write(b"HTTP/1.1 206 OK\r\nConnection: close\r\nContent-Range: bytes 0-0/*\r\n\r\n0")
+        await writer.drain()
+
+    async with raw_server(serve) as port:
+        with pytest.raises(Unsupported, match="does not state the size"):
+            await download(Request(f"dav://127.0.0.1:{port}/x", output=tmp_path / "here"))
+
+
 async def test_ranges_come_from_the_node_to_which_a_door_redirects(tmp_path):
     """Doors of dCache and EOS answer HEAD themselves, and redirect GET to a node, with a secret in the URL."""
     (tmp_path / "root").mkdir()

@@ -100,6 +100,7 @@ def test_urls_are_understood_as_by_the_client_of_pelican(url, expected):
     [
         ("pelican:///ns/x", "names no federation"),
         ("pelican://ann:secret@fed.example/ns/x", "names no federation"),
+        ("osdf://ann:secret@ns/x", "names no federation"),
         ("pelican://fed.example", "names no object"),
         ("osdf:///", "names no object"),
         ("osdf:///ns/x?recursive", "'recursive' is not supported"),
