@@ -16,7 +16,8 @@ from coalloc.engine.span import Span
 from coalloc.errors import UsageError
 from coalloc.history.transfers import TransferHistory
 from coalloc.model import Checksum, Deadline, Estimate, FoundReplicas, Replica, ReplicaSet, Strategy
-from coalloc.resolve import resolve, with_caches
+from coalloc.resolve import resolve
+from coalloc.resolve.federated import with_caches
 from coalloc.safe_text import redact
 from coalloc.util import checksums
 from coalloc.util.addresses import AddressPolicy, class_of

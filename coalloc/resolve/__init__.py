@@ -11,13 +11,14 @@ from urllib.parse import urlsplit
 from coalloc.engine.first_answers import FirstAnswers
 from coalloc.errors import UsageError
 from coalloc.model import DATASET, FoundReplicas, Origin, ReplicaSet
+from coalloc.resolve.federated import is_federated, with_caches
 from coalloc.resolve.file_names import refuse_collisions
-from coalloc.resolve.replica_urls import FEDERATED, admitted, check, replica_set
+from coalloc.resolve.replica_urls import admitted, check, replica_set
 from coalloc.resolve.targets import bounds, target
 from coalloc.safe_text import redact
 from coalloc.util.dialer import Dialer, DirectDialer
 
-__all__ = ["Ask", "Fetch", "bounds", "refuse_collisions", "resolve", "target", "with_caches"]
+__all__ = ["Ask", "Fetch", "bounds", "refuse_collisions", "resolve", "target"]
 
 Ask = Callable[[Sequence[str]], Awaitable[list[FoundReplicas]]]
 """`await ask(names)`: the broker's replicas of these datasets."""
@@ -41,9 +42,11 @@ async def resolve(
 ) -> list[FoundReplicas]:
     """Resolve `sources`: replica URLs of one file, one Metalink as a path or URL, or a broker's datasets.
 
-    An object of a Pelican federation is resolved to its caches. With a broker, a source that is neither a URL nor a
-    file is a dataset; without a broker, it is a Metalink's path. A URL is a Metalink if it ends in .meta4 or .metalink,
-    or if it is the only source, is http(s), and its server says so. Any other URL is a replica.
+    An object of a Pelican federation is resolved to its caches.
+
+    With a broker, a source that is neither a URL nor a file is a dataset; without a broker, it is a Metalink's path. A
+    URL is a Metalink if it ends in .meta4 or .metalink, or if it is the only source, is http(s), and its server says
+    so. Any other URL is a replica.
 
     :param fetch_document: function that fetches Metalinks by protocols other than http(s)
     :param ask: function that asks the broker, if there is one
@@ -83,9 +86,9 @@ def _checked(files: Sequence[FoundReplicas]) -> list[FoundReplicas]:
 async def _files(
     sources: Sequence[str], fetch_document: Fetch, dialers: Sequence[Dialer], first: FirstAnswers | None
 ) -> list[ReplicaSet]:
-    documents = [each for each in sources if "://" not in each or (_ends_as_metalink(each) and not _is_federated(each))]
-    if not documents and any(map(_is_federated, sources)):
+    if any(map(is_federated, sources)):
         return [await with_caches(replica_set(sources), dialers)]
+    documents = [source for source in sources if "://" not in source or _ends_as_metalink(source)]
     if not documents and not (len(sources) == 1 and await _server_declares_metalink(sources[0], dialers, first)):
         return [replica_set(sources)]
     if len(sources) > 1:
@@ -94,19 +97,6 @@ async def _files(
             "give one Metalink, or only replica URLs of one file",
         )
     return await _read(sources[0], fetch_document, dialers)
-
-
-async def with_caches(file: ReplicaSet, dialers: Sequence[Dialer]) -> ReplicaSet:
-    """Return a file that the user named with the caches of each object of a federation in the place of its URL.
-
-    :raises UsageError: if the URL of an object is malformed
-    :raises SourceError: if all replicas are objects whose federations fail
-    """
-    if not any(_is_federated(replica.url) for replica in file.replicas):
-        return file
-    from coalloc.resolve import pelican  # imported here because it imports all of http
-
-    return await pelican.expanded(file, dialers)
 
 
 async def _read(source: str, fetch_document: Fetch, dialers: Sequence[Dialer]) -> list[ReplicaSet]:
@@ -151,10 +141,6 @@ async def _server_declares_metalink(source: str, dialers: Sequence[Dialer], firs
 
 def _is_http(url: str) -> bool:
     return urlsplit(url).scheme in ("http", "https")
-
-
-def _is_federated(url: str) -> bool:
-    return urlsplit(url).scheme in FEDERATED
 
 
 def _ends_as_metalink(url: str) -> bool:

@@ -2,10 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from types import MappingProxyType
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from coalloc.engine.base import EngineOptions
@@ -16,16 +15,12 @@ from coalloc.errors import SourceError, Stalled, Unreachable, Unsupported, Usage
 from coalloc.util.concurrency import first_success, succeeded
 from coalloc.util.dialer import Dialer, DirectDialer, fastest_is_known, ordered
 
-__all__ = ["DirectAnswer", "FetchedDocument", "answer_of", "declares_metalink", "get"]
-
-Result = TypeVar("Result")
+__all__ = ["FetchedDocument", "declares_metalink", "get"]
 
 METALINKS = ("application/metalink4+xml", "application/metalink+xml")
 """Content types of Metalinks."""
 SECONDS = 10.0
 """Time limit in seconds for the answer, and for each read."""
-MOST_SAID = 64 * 1024
-"""Maximum bytes that are read of an error's text."""
 PATIENCE = 1.0
 """Seconds for an answer over the fastest route, before other routes are tried, too."""
 
@@ -40,22 +35,6 @@ class FetchedDocument(NamedTuple):
     content: bytes
     address: str | None
     secure: bool
-
-
-class DirectAnswer(NamedTuple):
-    """A server's answer, without what a redirect leads to.
-
-    :param headers: names in lower case; values of repeated headers are joined by commas
-    :param body: the beginning of its text
-    :param address: numeric address of the server; None if unknown
-    :param error: the error that the status means; None below 400
-    """
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
-    address: str | None
-    error: SourceError | None
 
 
 async def declares_metalink(url: str, dialers: Sequence[Dialer] = (), first: FirstAnswers | None = None) -> bool:
@@ -100,56 +79,25 @@ async def _declares_metalink(url: str, dialer: Dialer, first: FirstAnswers | Non
         return declared
 
 
-async def get(url: str, limit: int, dialers: Sequence[Dialer] = (), kind: str = "a Metalink") -> FetchedDocument:
+async def get(url: str, limit: int, dialers: Sequence[Dialer] = ()) -> FetchedDocument:
     """Return the document at `url`.
 
     :param dialers: dialers over all routes to the server, which are tried in turn; none for direct connections to any
         address
-    :param kind: the expected document, for messages
     :raises UsageError: if the document is longer than `limit` bytes
     :raises SourceError: if the document cannot be fetched
     """
-    return await _over_some_route(url, dialers, lambda dialer: _get(url, limit, dialer, kind))
-
-
-async def answer_of(
-    method: str, url: str, dialers: Sequence[Dialer], headers: Mapping[str, str] = MappingProxyType({})
-) -> DirectAnswer:
-    """Return a server's own answer to a request, which may be a redirect.
-
-    :raises SourceError: if the server does not answer
-    """
-    return await _over_some_route(url, dialers, lambda dialer: _answer_of(method, url, dialer, headers))
-
-
-async def _over_some_route(url: str, dialers: Sequence[Dialer], ask: Callable[[Dialer], Awaitable[Result]]) -> Result:
     *others, last = ordered(dialers or (DirectDialer(),), urlsplit(url).hostname or "")
     try:
         for dialer in others:
             with suppress(Unreachable, Stalled):
-                return await ask(dialer)
-        return await ask(last)
+                return await _get(url, limit, dialer)
+        return await _get(url, limit, last)
     except Stalled as error:
         raise Unreachable(error.message, error.remedy) from None
 
 
-async def _answer_of(method: str, url: str, dialer: Dialer, headers: Mapping[str, str]) -> DirectAnswer:
-    async with (
-        _exchange(url, dialer, follows=False) as server,
-        _timely(server),
-        server.answer(method, headers) as answer,
-    ):
-        body = bytearray()
-        with server.border():
-            async for piece in answer.aiter_raw():
-                body += piece
-                if len(body) > MOST_SAID:
-                    break
-        error = None if answer.status_code < 400 else server.refusal(answer)
-        return DirectAnswer(answer.status_code, dict(answer.headers), bytes(body), server.named_by, error)
-
-
-async def _get(url: str, limit: int, dialer: Dialer, kind: str) -> FetchedDocument:
+async def _get(url: str, limit: int, dialer: Dialer) -> FetchedDocument:
     async with _exchange(url, dialer) as server, AsyncExitStack() as stack:
         async with _timely(server):
             answer = await stack.enter_async_context(server.answer("GET", {}))
@@ -168,13 +116,15 @@ async def _get(url: str, limit: int, dialer: Dialer, kind: str) -> FetchedDocume
                 return FetchedDocument(bytes(document), server.named_by, server.secure)
             document += piece
             if len(document) > limit:
-                raise UsageError(f"{server.shown} is larger than {limit} bytes, too large for {kind}", "check the URL")
+                raise UsageError(
+                    f"{server.shown} is larger than {limit} bytes, too large for a Metalink", "check the URL"
+                )
 
 
 @asynccontextmanager
-async def _exchange(url: str, dialer: Dialer, *, follows: bool = True) -> AsyncIterator[HTTPExchange]:
+async def _exchange(url: str, dialer: Dialer) -> AsyncIterator[HTTPExchange]:
     options = EngineOptions(dialer, connect_seconds=2 * SECONDS)  # `_timely` ends earlier
-    server = HTTPExchange(url, options, lambda _: None, follows=follows)
+    server = HTTPExchange(url, options, lambda _: None)
     try:
         yield server
     finally:

@@ -7,11 +7,10 @@ have addresses of a more internal class than the servers that name them.
 import time
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, NoReturn
-from urllib.parse import urlsplit
 
 from coalloc.errors import NoSuchFile, PermissionRefused, ServerSays, SourceError, Unsupported
 from coalloc.model import Federation, Origin, Replica, ReplicaSet
-from coalloc.resolve import http_documents
+from coalloc.resolve.federated import is_federated
 from coalloc.resolve.federation_answers import (
     ObjectURL,
     caches,
@@ -21,28 +20,26 @@ from coalloc.resolve.federation_answers import (
     parse,
     said,
 )
-from coalloc.resolve.http_documents import DirectAnswer, FetchedDocument
-from coalloc.resolve.replica_urls import FEDERATED, admitted
+from coalloc.resolve.federation_requests import FederationAnswer, answer_of
+from coalloc.resolve.replica_urls import admitted
 from coalloc.safe_text import redact
 from coalloc.util.addresses import AddressPolicy, class_of
 from coalloc.util.dialer import Dialer
 
 __all__ = ["DirectorAnswer", "ask_director", "expanded", "refuse"]
 
-MAX_BYTES = 64 * 1024
-"""Maximum bytes of a federation's document."""
 REDIRECTS = (301, 302, 303, 307, 308)
 KEPT_SECONDS, MOST_KEPT = 600.0, 64
 """Seconds for which a federation's document is kept, and maximum number of those that are kept."""
 
-_documents: dict[tuple[str, AddressPolicy], tuple[float, FetchedDocument]] = {}
+_documents: dict[tuple[str, AddressPolicy], tuple[float, FederationAnswer]] = {}
 """Documents by federation and policy, with the time when they came: many objects of a federation need it once."""
 
 
 class DirectorAnswer(NamedTuple):
     """A director's answer, and the origin of the names in it."""
 
-    answer: DirectAnswer
+    answer: FederationAnswer
     origin: Origin
 
 
@@ -58,7 +55,7 @@ async def expanded(file: ReplicaSet, dialers: Sequence[Dialer]) -> ReplicaSet:
     replicas: dict[str, Replica] = {}
     left_out, errors = [*file.left_out], list[SourceError]()
     for replica in file.replicas:
-        if urlsplit(replica.url).scheme not in FEDERATED:
+        if not is_federated(replica.url):
             replicas.setdefault(replica.url, replica)
             continue
         try:
@@ -107,29 +104,31 @@ async def ask_director(
     :raises SourceError: if the federation does not answer
     """
     document = await _document(url, dialers)
-    director = director_of(document.content, url.discovery)
+    director = director_of(document.body, url.discovery)
     if director is None:
         return None
     led = [dialer.under(dialer.policy.named_by(document.address)) for dialer in dialers]
     query = f"?{url.query}" if url.query else ""
     headers = {"Depth": "0"} if method == "PROPFIND" else {}
-    answer = await http_documents.answer_of(method, url.at(director) + query, led, headers)
+    answer = await answer_of(method, url.at(director) + query, led, headers, follows=False)
     # The more public one of the servers that lead to a name bounds its addresses.
     known = [address for address in (document.address, answer.address) if address]
     address = min(known, key=class_of) if len(known) == 2 else None
     return DirectorAnswer(answer, Origin("server", address, federation_of(url, answer.headers)))
 
 
-async def _document(url: ObjectURL, dialers: Sequence[Dialer]) -> FetchedDocument:
+async def _document(url: ObjectURL, dialers: Sequence[Dialer]) -> FederationAnswer:
     """Return the document that describes a federation, which may be some minutes old."""
     key, now = (url.federation, dialers[0].policy), time.monotonic()
     came, known = _documents.get(key, (0.0, None))
     if known and now < came + KEPT_SECONDS:
         return known
-    document = await http_documents.get(url.discovery, MAX_BYTES, dialers, "the description of a federation")
+    document = await answer_of("GET", url.discovery, dialers, {}, follows=True)
+    if document.error:
+        raise document.error
     if not document.secure:
         raise Unsupported(f"{url.discovery} redirects to http", "check the host of the URL")
-    director_of(document.content, url.discovery)  # raises, so that no wrong document is kept
+    director_of(document.body, url.discovery)  # raises, so that no wrong document is kept
     if len(_documents) >= MOST_KEPT:
         _documents.clear()
     _documents[key] = now, document

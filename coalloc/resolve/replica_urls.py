@@ -9,12 +9,10 @@ from coalloc.model import Origin, Replica, ReplicaSet
 from coalloc.resolve.file_names import UNPRINTABLE, from_url
 from coalloc.safe_text import redact, unsafe_reason
 
-__all__ = ["FEDERATED", "admitted", "check", "is_opaque", "replica_set"]
+__all__ = ["admitted", "check", "is_opaque", "replica_set"]
 
 NETWORK = ("dav", "davs", "ftp", "gsiftp", "http", "https")
 """Schemes allowed in documents and servers' answers: their engines read no local files and start no programs."""
-FEDERATED = ("osdf", "pelican", "stash")
-"""Schemes of objects in federations, whose directors name the replicas."""
 
 LONGEST, SHOWN = 8 * 1024, 200
 """Maximum characters of a URL (servers accept fewer), and characters of a refused URL shown in a message."""
