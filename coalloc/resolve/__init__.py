@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 from coalloc.engine.first_answers import FirstAnswers
 from coalloc.errors import UsageError
 from coalloc.model import DATASET, FoundReplicas, Origin, ReplicaSet
-from coalloc.resolve.federated import is_federated, with_caches
+from coalloc.resolve.federated import with_caches
 from coalloc.resolve.file_names import refuse_collisions
-from coalloc.resolve.replica_urls import admitted, check, replica_set
+from coalloc.resolve.replica_urls import admitted, check, is_federated, replica_set
 from coalloc.resolve.targets import bounds, target
 from coalloc.safe_text import redact
 from coalloc.util.dialer import Dialer, DirectDialer

@@ -1,20 +1,12 @@
-"""Recognition of objects of Pelican federations among the URLs of a file; `pelican` finds their replicas."""
+"""Objects of Pelican federations among the URLs of a file; `pelican` is loaded only if there are any."""
 
 from collections.abc import Sequence
-from urllib.parse import urlsplit
 
 from coalloc.model import ReplicaSet
+from coalloc.resolve.replica_urls import is_federated
 from coalloc.util.dialer import Dialer
 
-__all__ = ["FEDERATED", "is_federated", "with_caches"]
-
-FEDERATED = ("osdf", "pelican", "stash")
-"""Schemes of objects in federations, whose directors name the replicas."""
-
-
-def is_federated(url: str) -> bool:
-    """Return whether a URL names an object of a federation."""
-    return urlsplit(url).scheme in FEDERATED
+__all__ = ["with_caches"]
 
 
 async def with_caches(file: ReplicaSet, dialers: Sequence[Dialer]) -> ReplicaSet:

@@ -10,7 +10,6 @@ from typing import Literal, NamedTuple, NoReturn
 
 from coalloc.errors import NoSuchFile, PermissionRefused, ServerSays, SourceError, Unsupported
 from coalloc.model import Federation, Origin, Replica, ReplicaSet
-from coalloc.resolve.federated import is_federated
 from coalloc.resolve.federation_answers import (
     ObjectURL,
     caches,
@@ -21,7 +20,7 @@ from coalloc.resolve.federation_answers import (
     said,
 )
 from coalloc.resolve.federation_requests import FederationAnswer, answer_of
-from coalloc.resolve.replica_urls import admitted
+from coalloc.resolve.replica_urls import admitted, is_federated
 from coalloc.safe_text import redact
 from coalloc.util.addresses import AddressPolicy, class_of
 from coalloc.util.dialer import Dialer
