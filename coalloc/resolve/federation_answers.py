@@ -21,7 +21,16 @@ from coalloc.util.addresses import AddressClass, class_of
 from coalloc.util.counts import count
 from coalloc.util.dialer import numeric
 
-__all__ = ["ObjectURL", "caches", "collections_of", "director_of", "federation_of", "is_protected", "parse", "said"]
+__all__ = [
+    "ObjectURL",
+    "caches",
+    "collections_of",
+    "director_of",
+    "federation_of",
+    "is_protected",
+    "parse",
+    "stated_reason",
+]
 
 OSDF = "osg-htc.org"
 """The federation of osdf:// and stash:// URLs."""
@@ -167,10 +176,10 @@ def _pairs(text: str, separator: str) -> list[tuple[str, str]]:
     return [(name.strip().lower(), value.strip().strip('"')) for name, equals, value in pairs if equals]
 
 
-def said(body: bytes) -> str:
+def stated_reason(body: bytes) -> str:
     """Return the reason in a director's error; empty if it states none.
 
-    >>> said(b'{"status": "error", "msg": "Object not found at any cache"}'), said(b"<html>")
+    >>> stated_reason(b'{"status": "error", "msg": "Object not found at any cache"}'), stated_reason(b"<html>")
     ('Object not found at any cache', '')
     """
     try:

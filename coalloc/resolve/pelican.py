@@ -17,7 +17,7 @@ from coalloc.resolve.federation_answers import (
     federation_of,
     is_protected,
     parse,
-    said,
+    stated_reason,
 )
 from coalloc.resolve.federation_requests import FederationAnswer, answer_of
 from coalloc.resolve.replica_urls import admitted, is_federated
@@ -137,7 +137,7 @@ async def _document(url: ObjectURL, dialers: Sequence[Dialer]) -> FederationAnsw
 def refuse(url: ObjectURL, asked: DirectorAnswer) -> NoReturn:
     """Raise the error for an answer that names no server."""
     answer, federation = asked.answer, asked.origin.federation
-    reason = said(answer.body) or str(answer.status)
+    reason = stated_reason(answer.body) or str(answer.status)
     if answer.status == 404:
         raise NoSuchFile(f"{url.shown}: the director of the federation says: {reason}", "check the path in the URL")
     if isinstance(answer.error, PermissionRefused) and federation and federation.issuers:

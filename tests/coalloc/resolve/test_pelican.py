@@ -284,7 +284,7 @@ async def test_a_federation_without_a_director_serves_its_objects_itself(federat
     assert (replica.url, replica.origin.kind) == (f"https://{federation.host}{PATH}", "user")
 
 
-async def test_an_object_that_nobody_has_is_named(federation):
+async def test_an_object_without_a_server_is_named(federation):
     with pytest.raises(NoSuchFile, match="/ns/absent: the director of the federation says: Object not found at any"):
         await resolved(federation.url("/ns/absent"))
 
