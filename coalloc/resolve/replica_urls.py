@@ -58,7 +58,7 @@ def _why_not_admitted(url: str) -> str | None:
 
 def is_federated(url: str) -> bool:
     """Return whether a URL names an object of a federation."""
-    return urlsplit(url).scheme in FEDERATED
+    return url.partition("://")[0].lower() in FEDERATED
 
 
 def is_opaque(url: str) -> bool:

@@ -1,7 +1,5 @@
 """The schemes of WebDAV: `dav` is http and `davs` is https. They tell that the server answers PROPFIND. Pure."""
 
-from urllib.parse import urlsplit
-
 __all__ = ["is_webdav", "web_url"]
 
 SCHEMES = {"dav": "http", "davs": "https"}
@@ -9,7 +7,7 @@ SCHEMES = {"dav": "http", "davs": "https"}
 
 def is_webdav(url: str) -> bool:
     """Return whether the scheme of a URL is dav or davs."""
-    return urlsplit(url).scheme in SCHEMES
+    return url.partition("://")[0].lower() in SCHEMES
 
 
 def web_url(url: str) -> str:

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from coalloc.api import download
+from coalloc.api import check_servers, download
 from coalloc.download.request import Request
 from coalloc.engine.base import EngineOptions
 from coalloc.errors import (
@@ -15,6 +15,7 @@ from coalloc.errors import (
     PermissionRefused,
     ServerBusy,
     ServerSays,
+    Unreachable,
     Unsupported,
     UsageError,
 )
@@ -156,6 +157,17 @@ async def test_a_dead_cache_does_not_hurt(federation, start_cache, tmp_path):
         federation.servers = [f"https://127.0.0.1:{dead.getsockname()[1]}", start_cache("alive")]
         await download(Request(federation.url(PATH), output=tmp_path))
     assert (tmp_path / "data.bin").read_bytes() == CONTENT
+
+
+async def test_the_caches_of_an_object_are_checked(federation, start_cache):
+    with reserved("127.0.0.1") as dead:
+        federation.servers = [f"https://127.0.0.1:{dead.getsockname()[1]}", start_cache("alive")]
+        found, absent = await check_servers([federation.url(PATH), federation.url("/ns/absent")])
+        federation.servers = federation.servers[:1]
+        (silent,) = await check_servers([federation.url(PATH)])
+    assert (found.ok, found.size, found.features) == (True, len(CONTENT), ("1 of 2 caches answer",))
+    assert (absent.ok, type(absent.error)) == (False, NoSuchFile)
+    assert (silent.ok, type(silent.error)) == (False, Unreachable)
 
 
 async def test_a_cache_with_an_object_of_another_size_is_never_believed(federation, start_cache, tmp_path):
