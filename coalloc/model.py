@@ -22,6 +22,7 @@ __all__ = [
     "Entry",
     "Estimate",
     "Extent",
+    "Federation",
     "FoundReplicas",
     "Kind",
     "Omission",
@@ -91,16 +92,29 @@ class PieceHashes(NamedTuple):
     values: tuple[str, ...]
 
 
+class Federation(NamedTuple):
+    """A federation that the user named, and what its director states about tokens for a file.
+
+    Its caches may get the user's token, over https only, because the user named the federation: no user knows its
+    caches. `issuers` are the URLs of the servers that give suitable tokens.
+    """
+
+    host: str
+    needs_token: bool
+    issuers: tuple[str, ...]
+
+
 class Origin(NamedTuple):
     """The origin of a replica's name, which determines the addresses to which the name may lead.
 
     `user`: the user's own input. `document`: a file on this machine, such as a Metalink. `server`: an answer of a
     server (a Metalink by URL, a broker, a redirect, a listing); `address` is then the numeric address of that server,
-    None if unknown.
+    None if unknown. `federation` is the one whose director named the replica, if the user named the federation.
     """
 
     kind: Literal["user", "document", "server"] = "user"
     address: str | None = None
+    federation: Federation | None = None
 
 
 class Replica(NamedTuple):

@@ -29,6 +29,8 @@ NUMERIC = re.compile(r"[0-9A-Fa-f:.]+(%25[A-Za-z0-9._-]+|%[A-Za-z0-9._-]+)?")
 """Text allowed between the brackets of an IPv6 address."""
 HIDDEN = "..."
 """Replacement for a secret."""
+WEB = ("http", "https", "dav", "davs")
+"""Schemes of web servers, where a user name may be a token."""
 SHORTEST, LONGEST, MOST = 4, 64, 32
 """Minimum characters of a secret that is searched for in text, maximum characters of it that are compared, and maximum
 secrets per query or fragment.
@@ -98,7 +100,7 @@ def without_login(url: str) -> str:
     except ValueError:  # everything before an @ may be a password
         return re.sub("//.*@", "//", url)
     user, at, host = parts.netloc.rpartition("@")
-    if at and parts.scheme in ("http", "https"):
+    if at and parts.scheme in WEB:
         return urlunsplit(parts._replace(netloc=host))
     if parts.password is None:
         return url
@@ -164,7 +166,7 @@ def _secrets(url: str) -> Iterator[str]:
     if at:
         user, _, password = login.partition(":")
         found.append(password)
-        if re.match("https?:", url, re.I):
+        if re.match("(https?|davs?):", url, re.I):
             found += [user, b64encode(unquote(login).encode(errors="surrogateescape")).decode()]
     for each in found:
         yield from (each, unquote(each), unquote_plus(each))
@@ -201,7 +203,7 @@ def unsafe_reason(url: str) -> str | None:
     except ValueError:
         return "its host or port is impossible"
     authority = url.partition("://")[2].partition("/")[0]
-    if parts.scheme not in ("http", "https") and re.search(r"[?#\\]", authority):
+    if parts.scheme not in WEB and re.search(r"[?#\\]", authority):
         return "its host is followed by no path"  # programs disagree on where it ends
     if "@-" in unquote(authority):
         return "a '-' follows an '@'"  # programs that end the user name at the first @ would treat it as a host

@@ -54,7 +54,7 @@ __all__ = ["get", "print_reports", "printer"]
 def get(as_json: bool, quiet: bool, **given: Any) -> None:
     """Fetch a file from all its sources at once, and verify it.
 
-    SOURCE is the URL of a replica (ftp://, gsiftp://, http://, https://, or any URL that fsspec opens), one
+    SOURCE is the URL of a replica (ftp, gsiftp, http(s), dav(s), osdf, pelican, or any scheme that fsspec opens), one
     Metalink 4 file or URL, or, with a broker, the name of a dataset. Several URLs must be replicas of the same file.
     ftp://host/a/b is the absolute path /a/b, as for globus-url-copy; ftp://host/~/b is below the home directory.
 

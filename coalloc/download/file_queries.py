@@ -18,6 +18,8 @@ from coalloc.history.finishes import FinishHistory
 from coalloc.history.transfers import TransferHistory
 from coalloc.history.values import DEFAULT_PORTS
 from coalloc.model import DIRECTLY, Deadline, DeadlineView, FoundReplicas, Plan, PlannedRoute, ReplicaSet, Stat
+from coalloc.resolve.federated import with_caches
+from coalloc.resolve.replica_urls import is_federated, replica_set
 from coalloc.safe_text import redact
 from coalloc.schedule.policies import make
 from coalloc.util.concurrency import gather
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ServerCheck", "check_routes", "check_servers", "planned_file"]
 
-RELAYED = ("ftp", "gsiftp", "http", "https")
+RELAYED = ("dav", "davs", "ftp", "gsiftp", "http", "https")
 """Schemes whose connections depots relay."""
 
 
@@ -141,7 +143,7 @@ async def check_servers(
     :param via: routes over depots, as in a `Request`
     """
     request = Request(tuple(urls), engine=engine, delegate=delegate, via=via)
-    return list(await gather(*(_check(url, request) for url in urls)))
+    return list(await gather(*((_check_object if is_federated(url) else _check)(url, request) for url in urls)))
 
 
 async def _check(url: str, request: Request) -> ServerCheck:
@@ -156,6 +158,21 @@ async def _check(url: str, request: Request) -> ServerCheck:
         return ServerCheck(redact(url), False, seconds, error=answer)
     features = () if answer.ranged else ("ignores ranges",)
     return ServerCheck(redact(url), True, seconds, answer.size, features)
+
+
+async def _check_object(url: str, request: Request) -> ServerCheck:
+    """Check the caches of an object of a federation, of which one must answer."""
+    began = time.monotonic()
+    try:
+        file = await with_caches(replica_set([url]), request.options.dialers)
+    except SourceError as error:
+        return ServerCheck(redact(url), False, time.monotonic() - began, error=error)
+    sources = open_sources(file, request.engine, request.options)
+    answers = await gather(*map(_stat, sources))
+    seconds, stats = time.monotonic() - began, [answer for answer in answers if isinstance(answer, Stat)]
+    if not stats:
+        return ServerCheck(redact(url), False, seconds, error=next(a for a in answers if isinstance(a, SourceError)))
+    return ServerCheck(redact(url), True, seconds, stats[0].size, (f"{len(stats)} of {len(answers)} caches answer",))
 
 
 async def check_routes(urls: Sequence[str], via: tuple[str, ...] | None = None) -> "list[list[HopCheck]]":

@@ -17,6 +17,7 @@ from coalloc.errors import UsageError
 from coalloc.history.transfers import TransferHistory
 from coalloc.model import Checksum, Deadline, Estimate, FoundReplicas, Replica, ReplicaSet, Strategy
 from coalloc.resolve import resolve
+from coalloc.resolve.federated import with_caches
 from coalloc.safe_text import redact
 from coalloc.util import checksums
 from coalloc.util.addresses import AddressPolicy, class_of
@@ -206,7 +207,7 @@ async def named_files(request: Request, broker: "Broker | None") -> list[FoundRe
 
     expected = request.expected
     if request.file is not None:
-        named = [FoundReplicas(request.file, {})]
+        named = [FoundReplicas(await with_caches(request.file, options.dialers), {})]
     else:
         ask = broker.resolve if broker else None
         named = await resolve(request.named, fetch_document, ask, options.dialers, request.first)

@@ -18,7 +18,7 @@ Engine = Literal["auto", "gridftp", "globus-url-copy"]
 
 OURS = ("ftp", "gsiftp")
 THEIRS = ("ftp", "gsiftp", "sshftp")
-WEB = ("http", "https")
+WEB = ("dav", "davs", "http", "https")
 CHOSEN = {"gridftp": OURS, "globus-url-copy": THEIRS}
 """Supported schemes of each engine that the user can choose."""
 

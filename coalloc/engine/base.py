@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from coalloc.engine.first_answers import FirstAnswers
 from coalloc.engine.limits.server_slots import Slots
 from coalloc.engine.span import Deliver, Span
-from coalloc.model import Origin, PathState, RouteUse, Stat
+from coalloc.model import Federation, Origin, PathState, RouteUse, Stat
 from coalloc.util.addresses import policy_of
 from coalloc.util.dialer import Dialer, ordered
 
@@ -65,14 +65,16 @@ class EngineOptions:
     """Answers with which sources may begin."""
     data_routes: "DataRoutes | None" = None
     """Routes over depots for data that another server sends to this one; None for direct connections."""
+    federation: Federation | None = None
+    """The federation of the replica, if its director named it."""
 
     def named(self, origin: Origin) -> "EngineOptions":
         """Return the options for a replica of this origin: if a server named it, its addresses are restricted."""
         policy = policy_of(origin, self.dialer.policy)
-        if policy == self.dialer.policy:
+        if policy == self.dialer.policy and origin.federation == self.federation:
             return self
         further = tuple(dialer.under(policy) for dialer in self.further)
-        return replace(self, dialer=self.dialer.under(policy), further=further)
+        return replace(self, dialer=self.dialer.under(policy), further=further, federation=origin.federation)
 
     def to(self, host: str) -> "EngineOptions":
         """Return the options for a host: only with dialers that have a route to it, the expected fastest first."""

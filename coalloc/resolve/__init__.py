@@ -11,8 +11,9 @@ from urllib.parse import urlsplit
 from coalloc.engine.first_answers import FirstAnswers
 from coalloc.errors import UsageError
 from coalloc.model import DATASET, FoundReplicas, Origin, ReplicaSet
+from coalloc.resolve.federated import with_caches
 from coalloc.resolve.file_names import refuse_collisions
-from coalloc.resolve.replica_urls import admitted, check, replica_set
+from coalloc.resolve.replica_urls import admitted, check, is_federated, replica_set
 from coalloc.resolve.targets import bounds, target
 from coalloc.safe_text import redact
 from coalloc.util.dialer import Dialer, DirectDialer
@@ -40,6 +41,8 @@ async def resolve(
     first: FirstAnswers | None = None,
 ) -> list[FoundReplicas]:
     """Resolve `sources`: replica URLs of one file, one Metalink as a path or URL, or a broker's datasets.
+
+    An object of a Pelican federation is resolved to its caches.
 
     With a broker, a source that is neither a URL nor a file is a dataset; without a broker, it is a Metalink's path. A
     URL is a Metalink if it ends in .meta4 or .metalink, or if it is the only source, is http(s), and its server says
@@ -83,6 +86,8 @@ def _checked(files: Sequence[FoundReplicas]) -> list[FoundReplicas]:
 async def _files(
     sources: Sequence[str], fetch_document: Fetch, dialers: Sequence[Dialer], first: FirstAnswers | None
 ) -> list[ReplicaSet]:
+    if any(map(is_federated, sources)):
+        return [await with_caches(replica_set(sources), dialers)]
     documents = [source for source in sources if "://" not in source or _ends_as_metalink(source)]
     if not documents and not (len(sources) == 1 and await _server_declares_metalink(sources[0], dialers, first)):
         return [replica_set(sources)]

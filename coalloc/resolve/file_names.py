@@ -25,6 +25,8 @@ UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\u
 
 NOT_AS_IT_IS = re.compile(f"{UNPRINTABLE.pattern}|[%/\\\\]")
 """Characters that are percent-encoded in names from URLs that cannot be kept as they are."""
+WITH_QUERY = ("dav", "davs", "http", "https", "osdf", "pelican", "stash")
+"""Schemes of URLs in which `?` ends the path."""
 LONGEST = 4096
 """Maximum characters of a relative path."""
 UNNAMED = "download"
@@ -44,7 +46,7 @@ SHORT = re.compile(r"~\d")
 def from_url(url: str) -> str:
     """Return the last component of the URL's path, percent-decoded, and safe to create in a directory.
 
-    `?` and `#` end the path only in http(s) URLs. A name with a slash, a backslash, a control character or bytes that
+    `?` and `#` end the path only in `WITH_QUERY`. A name with a slash, a backslash, a control character or bytes that
     are not UTF-8 stays percent-encoded as far as needed, and so does a name that looks like such a one: so different
     names stay different, and can be decoded.
 
@@ -54,7 +56,7 @@ def from_url(url: str) -> str:
     ('one%0Aline', 'one%250Aline', '100%')
     """
     parts = urlsplit(url)
-    path = parts.path if parts.scheme in ("http", "https") else url.partition("://")[2].partition("/")[2]
+    path = parts.path if parts.scheme in WITH_QUERY else url.partition("://")[2].partition("/")[2]
     name = unquote(path.rpartition("/")[2], errors="surrogateescape")
     if name in ("", ".", ".."):
         return UNNAMED

@@ -9,10 +9,12 @@ from coalloc.model import Origin, Replica, ReplicaSet
 from coalloc.resolve.file_names import UNPRINTABLE, from_url
 from coalloc.safe_text import redact, unsafe_reason
 
-__all__ = ["admitted", "check", "is_opaque", "replica_set"]
+__all__ = ["admitted", "check", "is_federated", "is_opaque", "replica_set"]
 
-NETWORK = ("ftp", "gsiftp", "http", "https")
+NETWORK = ("dav", "davs", "ftp", "gsiftp", "http", "https")
 """Schemes allowed in documents and servers' answers: their engines read no local files and start no programs."""
+FEDERATED = ("osdf", "pelican", "stash")
+"""Schemes of objects in federations, whose directors name the replicas."""
 
 LONGEST, SHOWN = 8 * 1024, 200
 """Maximum characters of a URL (servers accept fewer), and characters of a refused URL shown in a message."""
@@ -52,6 +54,11 @@ def _why_not_admitted(url: str) -> str | None:
     if scheme not in NETWORK:
         return f"{scheme}:// URLs are allowed on the command line only, not from a document or server"
     return unsafe_reason(url) if urlsplit(url).hostname else "it names no host"
+
+
+def is_federated(url: str) -> bool:
+    """Return whether a URL names an object of a federation."""
+    return url.partition("://")[0].lower() in FEDERATED
 
 
 def is_opaque(url: str) -> bool:

@@ -31,6 +31,7 @@ from coalloc.errors import (
     Unsupported,
     UsageError,
 )
+from tests.support.apache import Apache
 from tests.support.fetching import Collected, collect, opened, options
 from tests.support.gridftp import GridFTPServer
 from tests.support.gsi import Authority
@@ -54,6 +55,7 @@ WITH_SERVER = (
     "http-far",
     "https",
     "https-far",
+    "dav",
 )
 WITHOUT = ("file", "memory")
 SERVED = pytest.mark.parametrize("setup", WITH_SERVER, indirect=True)
@@ -127,7 +129,7 @@ class Mortal(NamedTuple):
     start: Callable[[], None]
 
 
-Server = GridFTPServer | Nginx
+Server = GridFTPServer | Nginx | Apache
 
 
 def serve(kind: str, folder: Path, grid: Authority, port: int = 0) -> Server:
@@ -137,6 +139,8 @@ def serve(kind: str, folder: Path, grid: Authority, port: int = 0) -> Server:
         return GridFTPServer(root, port=port)
     if kind == "gsiftp":
         return GridFTPServer(root, port=port, env=grid.server_env(grid.localhost), anonymous=False)
+    if kind == "dav":
+        return Apache(root, run, port=port or None)
     certificate = (grid.localhost.certificate, grid.localhost.key) if kind == "https" else ()
     return Nginx(root, run, port=port or None, certificate=certificate)
 

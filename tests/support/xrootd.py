@@ -26,6 +26,11 @@ all.adminpath {run}
 all.pidpath {run}
 xrd.port {port}
 xrd.network nodnr
+{more}
+"""
+HTTP = """
+xrd.protocol http:{port} libXrdHttp.so
+xrootd.chksum max 2 adler32
 """
 # xrootd refuses to run as root. As nobody with this capability, it can read all files.
 NOBODY = (
@@ -39,6 +44,7 @@ class XRootD:
     :param root: directory that it serves
     :param run: directory for its configuration, logs and other files
     :param prefix: a command that replaces itself (exec) by the server's command
+    :param http: whether it also speaks HTTP and WebDAV at its port
     :param life: seconds after which the server is killed in any case
     """
 
@@ -50,6 +56,7 @@ class XRootD:
         host: str = "127.0.0.1",
         port: int = 1094,
         prefix: Sequence[str] = (),
+        http: bool = False,
         life: int = LIFE_SECONDS,
     ) -> None:
         if not shutil.which("xrootd"):
@@ -59,11 +66,12 @@ class XRootD:
         self.host, self.port = host, port
         limit = ["timeout", "--signal=KILL", str(life)]
         become = NOBODY.split() if os.geteuid() == 0 else []
+        more = HTTP.format(port=port) if http else ""
         for start in range(STARTS):
             folder = run / str(start)
             folder.mkdir(parents=True)
             folder.chmod(0o777)
-            (folder / "xrootd.cf").write_text(CONF.format(root=root.resolve(), run=folder, port=port))
+            (folder / "xrootd.cf").write_text(CONF.format(root=root.resolve(), run=folder, port=port, more=more))
             command = ["xrootd", "-c", str(folder / "xrootd.cf"), "-l", str(folder / "log"), "-I", "v4"]
             words = [*prefix, *limit, *become, *command]
             self._process = guarded(subprocess.Popen(words, cwd="/", start_new_session=True))
@@ -75,6 +83,10 @@ class XRootD:
     def url(self, path: str) -> str:
         """Return the URL of the file `path` below the root."""
         return f"root://{self.host}:{self.port}//{quote(path)}"
+
+    def web_url(self, path: str) -> str:
+        """Return the URL of the file `path` for WebDAV."""
+        return f"dav://{self.host}:{self.port}/{quote(path)}"
 
     def kill(self) -> None:
         """Kill the server with SIGKILL; then connections are reset, and the port is closed."""

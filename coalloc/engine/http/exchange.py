@@ -61,12 +61,14 @@ class HTTPExchange:
     """Requests and responses for one URL.
 
     :param reached: called for each connection with the round-trip time in seconds
+    :param follows: whether redirects are followed; else they are responses as any other
     """
 
-    def __init__(self, url: str, options: EngineOptions, reached: Reached) -> None:
+    def __init__(self, url: str, options: EngineOptions, reached: Reached, *, follows: bool = True) -> None:
         self._url = url
         self._options = options
         self._reached = reached
+        self._follows = follows
         self.shown = redact(url)
         """The URL without secrets."""
         self._plain = plain_server(url, options.dialer, options.connect_seconds, reached)
@@ -99,19 +101,33 @@ class HTTPExchange:
 
     def refusal(self, answer: Answer) -> SourceError:
         """Return the error for a response."""
-        return refusal(answer.status_code, answer.reason_phrase, answer.headers, self.shown, self.hidden)
+        error = refusal(answer.status_code, answer.reason_phrase, answer.headers, self.shown, self.hidden)
+        federation = self._options.federation
+        if federation and federation.issuers and answer.status_code in (401, 403):
+            issuers = " or ".join(federation.issuers)
+            return PermissionRefused(
+                f"{error.message}: it needs a token from {issuers}",
+                f"get a token for {federation.host} from {issuers}, and set BEARER_TOKEN",
+            )
+        return error
 
     @asynccontextmanager
     async def answer(
-        self, method: str, headers: Mapping[str, str], begun: PlainAnswer | None = None
+        self,
+        method: str,
+        headers: Mapping[str, str],
+        begun: PlainAnswer | None = None,
+        content: bytes | None = None,
     ) -> AsyncIterator[Answer]:
         """Send a request and yield the response without its body, which the caller may read within `border`.
 
         :param begun: the response, if another exchange has sent the request and has detached it
+        :param content: body of the request
         """
+        self._plainly = self._plainly and content is None
         if begun and self._plain:
             self._plain.continue_on(begun.connection)
-        answer = await self._send(method, headers, begun)
+        answer = await self._send(method, headers, begun, content)
         try:
             yield answer
         finally:
@@ -123,7 +139,9 @@ class HTTPExchange:
             return answer
         return None
 
-    async def _send(self, method: str, headers: Mapping[str, str], begun: PlainAnswer | None = None) -> Answer:
+    async def _send(
+        self, method: str, headers: Mapping[str, str], begun: PlainAnswer | None, content: bytes | None
+    ) -> Answer:
         """Send a request. After a redirected GET, send later GETs directly to the target, as long as that works."""
         led_to, self._led_to = self._led_to, None
         if method == "GET" and led_to:
@@ -134,10 +152,10 @@ class HTTPExchange:
                     return answer
                 await answer.aclose()
         begun = begun or await self._ask_plainly(method, headers)
-        if begun and not _is_redirect(begun) and "set-cookie" not in begun.headers:
+        if begun and not self._is_followed(begun) and "set-cookie" not in begun.headers:
             self._chain = [_Answered("http", begun.connection.peer)]
             return begun
-        answer, place = await self._followed(method, headers, begun)
+        answer, place = await self._followed(method, headers, begun, content)
         if method == "GET" and answer.history:
             self._led_to = place
         return answer
@@ -157,7 +175,7 @@ class HTTPExchange:
                 return None
 
     async def _followed(
-        self, method: str, headers: Mapping[str, str], begun: PlainAnswer | None
+        self, method: str, headers: Mapping[str, str], begun: PlainAnswer | None, content: bytes | None
     ) -> "tuple[httpx.Response, _RequestTarget]":
         """Follow all redirects; return the last response and its target.
 
@@ -172,10 +190,10 @@ class HTTPExchange:
         history: list[httpx.Response] = []
         self._chain.clear()
         while True:
-            answer = self._adopted(place, begun) if begun else await self._send_to(place, method, headers)
+            answer = self._adopted(place, begun) if begun else await self._send_to(place, method, headers, content)
             begun = None
             self._chain.append(_Answered(place.url.scheme, _server_of(answer)))
-            if not _is_redirect(answer):
+            if not self._is_followed(answer):
                 break
             history.append(answer)
             try:
@@ -192,6 +210,9 @@ class HTTPExchange:
         answer.history = history
         await self._forget_all_but(first, place)
         return answer, place
+
+    def _is_followed(self, answer: Answer) -> bool:
+        return self._follows and _is_redirect(answer)
 
     def _next(self, place: _RequestTarget, answer: "httpx.Response") -> _RequestTarget:
         """Return the target of a redirect. A login is sent only to the same server."""
@@ -219,10 +240,12 @@ class HTTPExchange:
                 async for _ in answer.aiter_raw():
                     pass
 
-    async def _send_to(self, place: _RequestTarget, method: str, headers: Mapping[str, str]) -> "httpx.Response":
+    async def _send_to(
+        self, place: _RequestTarget, method: str, headers: Mapping[str, str], content: bytes | None = None
+    ) -> "httpx.Response":
         client = self._connected(place)
         with self.border():
-            request = client.build_request(method, place.url, headers={**headers, **place.login})
+            request = client.build_request(method, place.url, headers={**headers, **place.login}, content=content)
             self._log_asked(str(place.url), method, headers)
             answer = await client.send(request, stream=True)
             self._log_answered(str(place.url), answer)

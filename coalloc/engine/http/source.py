@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from math import inf
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from coalloc.engine.base import EngineOptions, Source
@@ -24,6 +25,7 @@ from coalloc.engine.http.answers import (
     validator,
 )
 from coalloc.engine.http.channel import HTTPChannel, HTTPConnection, RangeEnded
+from coalloc.engine.http.dav_urls import is_webdav, web_url
 from coalloc.engine.http.exchange import Answer, HTTPExchange, connection_of, is_direct, sent_request
 from coalloc.engine.http.pipeline import Question
 from coalloc.engine.http.plain import PlainAnswer, SentRequest
@@ -31,6 +33,9 @@ from coalloc.engine.span import Deliver, RangePart, Span
 from coalloc.errors import ConnectionLost, ReplicaChanged, Stalled, Unsupported, UsageError
 from coalloc.model import PathState, Stat
 from coalloc.util.counts import count
+
+if TYPE_CHECKING:
+    from coalloc.engine.http.multistatus import Properties
 
 __all__ = ["FAR", "HTTPFindings", "HTTPSource"]
 
@@ -48,13 +53,15 @@ class HTTPFindings:
 
     `rtt`: round-trip time in seconds, once the server was reached. `ahead`: the server answers requests sent ahead;
     None if not tried yet. `longest`: longest time of a range in seconds. `vague`: a response did not identify the
-    version of the file.
+    version of the file. `described`: whether the server of a dav(s) URL was asked for the file's `properties`.
     """
 
     rtt: float | None = None
     ahead: bool | None = None
     longest: float = 0.0
     vague: bool = False
+    described: bool = False
+    properties: "Properties | None" = None
 
 
 class HTTPSource(Source):
@@ -69,7 +76,7 @@ class HTTPSource(Source):
         super().__init__(url, options)
         self._known = known or HTTPFindings()
         self._number = number
-        self._server = HTTPExchange(url, options, self._reached)
+        self._server = HTTPExchange(web_url(url), options, self._reached)
         self._shown = self._server.shown
         if not urlsplit(url).hostname:
             raise UsageError(f"{self._shown} names no host", "write http://HOST/PATH")
@@ -85,10 +92,20 @@ class HTTPSource(Source):
         seconds = 2 * self.options.connect_seconds
         try:
             async with asyncio.timeout(seconds):
-                self._agreed = await self._ask()
+                self._agreed = await (self._ask_webdav() if is_webdav(self.url) else self._ask())
         except TimeoutError:
             raise Stalled(f"{self._shown} did not answer within {seconds:g} s", "try again later") from None
         return self._agreed
+
+    async def _ask_webdav(self) -> Stat:
+        """Ask for the file's properties, too, once for all sessions: their checksums may not be in the headers."""
+        from coalloc.engine.http.webdav import completed, stated_properties  # imported here because few servers need it
+
+        if not self._known.described:
+            self._known.properties = await stated_properties(self._server)
+            self._known.described = True
+        stat = await self._ask()
+        return completed(stat, self._known.properties) if self._known.properties else stat
 
     async def _ask(self) -> Stat:
         """Ask by HEAD, which suffices if it is allowed and the server announces ranges; else by a GET of one byte."""
@@ -127,6 +144,8 @@ class HTTPSource(Source):
             size = 0
         elif part.status_code == 200:
             size = count(part.headers.get("content-length", ""))
+            if size is None and self._known.properties:  # the end of the answer will show whether it is right
+                size = self._known.properties.entry.size or None  # an empty file would need no answer
         else:
             raise self._server.refusal(part)
         if size is None:
@@ -200,6 +219,7 @@ class HTTPSource(Source):
                 self._unchanged_at = max(self._unchanged_at, requested_at)
             chunks = answer.aiter_raw()
             at = span.start
+            whole = self._agreed is not None and not self._agreed.ranged and requested_end == self._agreed.size
             while at < span.end:
                 with self._server.border():
                     chunk = await anext(chunks, b"")
@@ -208,6 +228,8 @@ class HTTPSource(Source):
                         f"{self._shown}: the data ended at byte {at} of {span.start}-{requested_end}", "try again"
                     )
                 start, at = at, min(at + len(chunk), max(at, span.end))
+                if whole and at == requested_end:  # before the delivery, which may complete the file
+                    await self._refuse_more(chunk[at - start :], chunks)
                 if start < at:
                     deliver(start, at, memoryview(chunk)[: at - start])
                 await asyncio.sleep(0)  # reading buffered data never pauses: give other tasks and cancellation a turn
@@ -216,6 +238,14 @@ class HTTPSource(Source):
                     await anext(chunks, b"")  # reads the end of the body, so that the connection is kept
         if at == requested_end:
             self._keep(answer)
+
+    async def _refuse_more(self, rest: bytes, chunks: AsyncIterator[bytes]) -> None:
+        """Check that the whole file, of which this is the rest, ends where the server stated."""
+        with self._server.border():
+            rest = rest or await anext(chunks, b"")
+        if rest:
+            what = f"{self._shown}: the server sends more than the size that it stated"
+            raise ReplicaChanged(what, "start again, or use another replica")
 
     @property
     def path_state(self) -> PathState | None:
