@@ -9,6 +9,7 @@ from random import getrandbits
 from typing import TYPE_CHECKING
 
 from coalloc.config import access
+from coalloc.credentials import Credentials
 from coalloc.download.report import measured_routes, past_transfers
 from coalloc.download.request import Request, dialers, named_files, ranked, several_files
 from coalloc.download.to_disk import Download, DownloadSettings
@@ -52,7 +53,8 @@ async def download(
     """
     with closing(FirstAnswers()) as first:
         made = request.dialers or dialers(request.own, request.via, request.broker)
-        request = request._replace(first=first, dialers=made)
+        shown = Credentials() if request.credentials is None else request.credentials
+        request = request._replace(first=first, dialers=made, credentials=shown)
         return await _downloads(request, watch, expected, limits, confirm, results or Results())
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 from coalloc.config import own_policy, own_routes
+from coalloc.credentials import Credentials, Presenter
 from coalloc.download.agreement import Agreement, unusable
 from coalloc.download.preview import preview
 from coalloc.download.request import Request, ranked, relayed_dialer
@@ -34,7 +35,10 @@ RELAYED = ("ftp", "gsiftp", "http", "https")
 
 
 class ServerCheck(NamedTuple):
-    """The result of checking a server: whether and after how many seconds it answers, the file's size, its features."""
+    """The result of checking a server: whether and after how many seconds it answers, the file's size, its features.
+
+    :param credential: description of the credentials that a web server gets, and of those that are not sent
+    """
 
     url: str
     ok: bool
@@ -42,6 +46,7 @@ class ServerCheck(NamedTuple):
     size: int | None = None
     features: tuple[str, ...] = ()
     error: SourceError | None = None
+    credential: str = ""
 
 
 async def planned_file(request: Request, found: FoundReplicas, ask_checksum: bool = False) -> tuple[Plan, ReplicaSet]:
@@ -134,13 +139,16 @@ async def check_servers(
     engine: Engine = "auto",
     delegate: frozenset[str] = frozenset(),
     via: tuple[str, ...] | None = None,
+    credentials: Credentials | None = None,
 ) -> list[ServerCheck]:
     """Check whether these servers answer about their files.
 
     :param delegate: hosts that may get a limited proxy if they require one
     :param via: routes over depots, as in a `Request`
+    :param credentials: credentials for web servers, as in a `Request`
     """
-    request = Request(tuple(urls), engine=engine, delegate=delegate, via=via)
+    shown = Credentials() if credentials is None else credentials
+    request = Request(tuple(urls), engine=engine, delegate=delegate, via=via, credentials=shown)
     return list(await gather(*(_check(url, request) for url in urls)))
 
 
@@ -152,10 +160,12 @@ async def _check(url: str, request: Request) -> ServerCheck:
     finally:
         await source.close()
     seconds = time.monotonic() - began
+    web = urlsplit(url).scheme in ("http", "https")
+    credential = Presenter(url, request.credentials).summary() if web else ""
     if isinstance(answer, SourceError):
-        return ServerCheck(redact(url), False, seconds, error=answer)
+        return ServerCheck(redact(url), False, seconds, error=answer, credential=credential)
     features = () if answer.ranged else ("ignores ranges",)
-    return ServerCheck(redact(url), True, seconds, answer.size, features)
+    return ServerCheck(redact(url), True, seconds, answer.size, features, credential=credential)
 
 
 async def check_routes(urls: Sequence[str], via: tuple[str, ...] | None = None) -> "list[list[HopCheck]]":

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, get_args
 from urllib.parse import urlsplit
 
 from coalloc.config import access, own_policy, own_routes
+from coalloc.credentials import Credentials
 from coalloc.engine import Engine, open_source, speaks
 from coalloc.engine.base import EngineOptions, Leads, Source
 from coalloc.engine.first_answers import FirstAnswers
@@ -67,7 +68,8 @@ class Request(NamedTuple):
     `via` are routes over depots, as ROUTE or HOST=ROUTE; None for the user's usual ones. `dialers` are made of the
     policy and the routes, once for all connections, so that a failed route is not tried for each; None for new ones.
     `first` keeps the answers of servers that were asked whether a URL is a Metalink, for the sources. With a
-    `deadline`, a transfer that will probably be late is refused, and as few sources are used as it needs.
+    `deadline`, a transfer that will probably be late is refused, and as few sources are used as it needs. `credentials`
+    are those that web servers may get; None for the user's own, from the environment and from files.
     """
 
     sources: Sequence[str] | str
@@ -93,6 +95,7 @@ class Request(NamedTuple):
     via: tuple[str, ...] | None = None
     dialers: Dialers | None = None
     deadline: Deadline | None = None
+    credentials: Credentials | None = None
 
     @property
     def named(self) -> tuple[str, ...]:
@@ -140,6 +143,7 @@ class Request(NamedTuple):
             proxy=self.proxy,
             leads=self.leads,
             first=self.first,
+            credentials=Credentials() if self.credentials is None else self.credentials,
         )
 
 
@@ -209,7 +213,7 @@ async def named_files(request: Request, broker: "Broker | None") -> list[FoundRe
         named = [FoundReplicas(request.file, {})]
     else:
         ask = broker.resolve if broker else None
-        named = await resolve(request.named, fetch_document, ask, options.dialers, request.first)
+        named = await resolve(request.named, fetch_document, ask, options.dialers, request.first, options.credentials)
     files = [found._replace(file=_spoken(request.engine, _wanted(request, found.file))) for found in named]
     if expected is None:
         return files

@@ -136,15 +136,18 @@ def _date(text: str) -> datetime | None:
     return date if date.tzinfo else date.replace(tzinfo=UTC)
 
 
-def refusal(status: int, reason: str, headers: Headers, shown: str, hidden: Callable[[str], str]) -> SourceError:
+def refusal(
+    status: int, reason: str, headers: Headers, shown: str, hidden: Callable[[str], str], login: str = ""
+) -> SourceError:
     """Return the error for a status other than 200 or 206.
 
     :param shown: the URL without secrets
     :param hidden: function that hides the secrets of URLs in the server's text
+    :param login: remedy if the server refuses access
     """
     message = f"{shown}: the server says {status} {hidden(reason)}".rstrip()
     if status in (401, 403):
-        return PermissionRefused(message, "ask the admin for access, or log in: https://USER:PASSWORD@HOST/...")
+        return PermissionRefused(message, login or "ask the admin for access")
     if status == 407:
         return PermissionRefused(message, "give user and password of the proxy in HTTP_PROXY or HTTPS_PROXY")
     if status in (404, 410):

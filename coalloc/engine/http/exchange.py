@@ -4,7 +4,8 @@ Requests go over `plain` TCP if the URL and the answers allow it, else, and for 
 by httpx, which is not imported before.
 
 The body of a redirect is not read, unless it is so short that reading it keeps the connection. Each server has a client
-of its own, so that no login or cookie of one server is sent to another. The policy of addresses restricts redirects.
+of its own, so that no login or cookie of one server is sent to another; `credentials` decides what each server gets.
+The policy of addresses restricts redirects.
 """
 
 from collections import deque
@@ -12,6 +13,8 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple, Union
 
+from coalloc.credentials import Presenter
+from coalloc.credentials.origins import WebOrigin
 from coalloc.engine.base import EngineOptions
 from coalloc.engine.http.answers import PARTIAL, refusal
 from coalloc.engine.http.channel import HTTPConnection
@@ -24,6 +27,8 @@ from coalloc.util.addresses import AddressPolicy, class_of
 from coalloc.util.dialer import numeric
 
 if TYPE_CHECKING:
+    import ssl
+
     import httpx
 
 __all__ = ["Answer", "HTTPExchange", "connection_of", "is_direct", "sent_request"]
@@ -34,7 +39,7 @@ Answer = Union["httpx.Response", PlainAnswer]
 MOST = 10
 """Maximum number of redirects in a row."""
 REDIRECTS = (301, 302, 303, 307, 308)
-_Server = tuple[str, str, int | None, AddressPolicy]
+_Server = tuple[WebOrigin, AddressPolicy]
 
 
 class _Answered(NamedTuple):
@@ -54,7 +59,7 @@ class _RequestTarget(NamedTuple):
     @property
     def server(self) -> "_Server":
         """The properties that all targets of one client share."""
-        return (*_origin(self.url), self.policy)
+        return _origin(self.url), self.policy
 
 
 class HTTPExchange:
@@ -69,10 +74,12 @@ class HTTPExchange:
         self._reached = reached
         self.shown = redact(url)
         """The URL without secrets."""
+        self._presenter = Presenter(url, options.credentials)
         self._plain = plain_server(url, options.dialer, options.connect_seconds, reached)
         """The server, if plain TCP suffices for the first request."""
         self._plainly = self._plain is not None
         """Whether the next request is sent over plain TCP."""
+        self._asked_last = self._presenter.first
         self._chain: list[_Answered] = []
         self._clients: dict[_Server, httpx.AsyncClient] = {}
         self._led_to: _RequestTarget | None = None
@@ -81,7 +88,7 @@ class HTTPExchange:
 
     def hidden(self, foreign: object) -> str:
         """Return the text of a server or a library without the secrets of the requested URLs."""
-        return hide(str(foreign), self._url, *self._led_by)
+        return hide(str(foreign), self._url, *self._led_by, secrets=self._presenter.secrets)
 
     @property
     def named_by(self) -> str | None:
@@ -99,7 +106,15 @@ class HTTPExchange:
 
     def refusal(self, answer: Answer) -> SourceError:
         """Return the error for a response."""
-        return refusal(answer.status_code, answer.reason_phrase, answer.headers, self.shown, self.hidden)
+        status, server = answer.status_code, self._server_of_answer(answer)
+        remedy = self._presenter.remedy(server) if status in (401, 403) else ""
+        error = refusal(status, answer.reason_phrase, answer.headers, self.shown, self.hidden, remedy)
+        if status == 401 and self._presenter.may_be_renewed(server):
+            error.permanent = False
+        return error
+
+    def _server_of_answer(self, answer: Answer) -> WebOrigin:
+        return self._presenter.first if isinstance(answer, PlainAnswer) else _origin(answer.request.url)
 
     @asynccontextmanager
     async def answer(
@@ -112,6 +127,8 @@ class HTTPExchange:
         if begun and self._plain:
             self._plain.continue_on(begun.connection)
         answer = await self._send(method, headers, begun)
+        if answer.is_success:
+            self._presenter.accept(self._server_of_answer(answer))
         try:
             yield answer
         finally:
@@ -144,8 +161,9 @@ class HTTPExchange:
 
     async def _ask_plainly(self, method: str, headers: Mapping[str, str]) -> PlainAnswer | None:
         """Send a request over plain TCP; return None if it has to be sent by httpx."""
-        if self._plain is None or not self._plainly:
+        if self._plain is None or not self._plainly or self._presenter.has_cookies(self._presenter.first):
             return None
+        headers = {**headers, **await self._presenter.headers(self._presenter.first)}
         with self.border():
             try:
                 self._log_asked(self._url, method, headers)
@@ -207,8 +225,9 @@ class HTTPExchange:
             )
         if _origin(old) != _origin(url):
             return _RequestTarget(url, place.policy.named_by(_server_of(answer)), {})
-        login = {name: value for name, value in answer.request.headers.items() if name == "authorization"}
-        return _RequestTarget(url, place.policy, login)
+        login = answer.request.headers.get("authorization")
+        same = {"Authorization": login} if login and self._presenter.has_login(_origin(url)) else {}
+        return _RequestTarget(url, place.policy, same)
 
     async def _end_short(self, answer: "httpx.Response") -> None:
         """Read a very short body, undecoded, so that the connection is kept."""
@@ -221,8 +240,10 @@ class HTTPExchange:
 
     async def _send_to(self, place: _RequestTarget, method: str, headers: Mapping[str, str]) -> "httpx.Response":
         client = self._connected(place)
+        self._asked_last = _origin(place.url)
+        presented = await self._presenter.headers(self._asked_last)
         with self.border():
-            request = client.build_request(method, place.url, headers={**headers, **place.login})
+            request = client.build_request(method, place.url, headers={**headers, **presented, **place.login})
             self._log_asked(str(place.url), method, headers)
             answer = await client.send(request, stream=True)
             self._log_answered(str(place.url), answer)
@@ -240,12 +261,14 @@ class HTTPExchange:
             trace.answered(redact(url), self.hidden(" ".join(filter(None, parts))))
 
     def _connected(self, place: _RequestTarget) -> "httpx.AsyncClient":
-        from coalloc.engine.http.transport import client
+        from coalloc.engine.http.transport import ClientSecrets, client
 
         if place.server not in self._clients:
             dialer = self._options.dialer.under(place.policy)
             spare = self._plain.spare if self._plain and not self._clients else lambda: None  # of the first server
-            made = client(str(place.url), dialer, self._options.connect_seconds, self._reached, spare)
+            server = _origin(place.url)
+            secrets = ClientSecrets(self._presenter.jar(server), self._presenter.certificate(server).shown)
+            made = client(str(place.url), dialer, self._options.connect_seconds, self._reached, spare, secrets)
             self._clients[place.server] = made
         return self._clients[place.server]
 
@@ -289,6 +312,8 @@ class HTTPExchange:
                     f"{self.shown}: the server's certificate is not trusted: {self.hidden(error.verify_message)}",
                     "set SSL_CERT_FILE to the certificate of its authority; if it has expired, tell its admin",
                 )
+            case ssl.SSLError() if "ALERT" in (error.reason or "") and "CERTIFICATE" in (error.reason or ""):
+                return self._certificate_refused(error)
             case ssl.SSLError() | httpcore.LocalProtocolError():
                 return self._not_http(error)
             case httpcore.RemoteProtocolError():
@@ -304,6 +329,11 @@ class HTTPExchange:
                     "check the URL, or use another replica",
                 )
         return error
+
+    def _certificate_refused(self, error: "ssl.SSLError") -> PermissionRefused:
+        """Return the error for a server that wants another client certificate, or one at all."""
+        what = f"{self.shown}: the server refuses the client certificate: {error.reason.lower().replace('_', ' ')}"
+        return PermissionRefused(what, self._presenter.remedy(self._asked_last))
 
     def _protocol_error(self, reason: str) -> SourceError:
         if "disconnected" in reason or "closed connection" in reason:
@@ -357,8 +387,8 @@ def is_direct(answer: Answer) -> bool:
     return not proxied(str(answer.request.url))
 
 
-def _origin(url: "httpx.URL") -> tuple[str, str, int | None]:
-    return url.scheme, url.host, url.port
+def _origin(url: "httpx.URL") -> WebOrigin:
+    return WebOrigin.made(url.scheme, url.raw_host.decode(), url.port)
 
 
 def _server_of(answer: "httpx.Response") -> str | None:

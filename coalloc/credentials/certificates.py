@@ -1,0 +1,75 @@
+"""The user's client certificates for https: which file is shown, and why."""
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+from coalloc.credentials.decision import RequestFacts, why_not
+from coalloc.credentials.private_files import why_not_private
+
+__all__ = ["CertificateChoice", "ClientCertificate", "choose_certificate"]
+
+
+class ClientCertificate(NamedTuple):
+    """PEM files of a certificate with its chain, and of its key; a proxy has all in one file."""
+
+    certificate: Path
+    key: Path
+
+
+class CertificateChoice(NamedTuple):
+    """The certificate for a server, if it asks for one.
+
+    :param shown: None for none
+    :param what: description of it, or of the one that is not shown; empty if there is none
+    :param problem: why it is not shown
+    """
+
+    shown: ClientCertificate | None = None
+    what: str = ""
+    problem: str = ""
+
+
+def choose_certificate(facts: RequestFacts) -> CertificateChoice:
+    """Return the certificate for a server.
+
+    The files of X509_* variables are for servers that the user names. Files at usual places, which nothing in the
+    command mentions, are for servers with a rule only, as a certificate tells the user's name.
+    """
+    if facts.server.scheme != "https":
+        return CertificateChoice()
+    rule = facts.rule
+    if rule and rule.certificate and rule.key:
+        of_rule = ClientCertificate(rule.certificate, rule.key)
+        return _checked(of_rule, f'the certificate {rule.certificate} of [hosts."{rule.place}"]')
+    found, variable = _named(), True
+    if found is None:
+        found, variable = _usual(), False
+    if found is None:
+        return CertificateChoice()
+    what = f"the certificate {found.certificate}"
+    problem = why_not("certificate", facts if variable else facts._replace(typed=False))
+    return CertificateChoice(None, what, problem) if problem else _checked(found, what)
+
+
+def _named() -> ClientCertificate | None:
+    """Return the certificate that variables name."""
+    if proxy := os.environ.get("X509_USER_PROXY"):
+        return ClientCertificate(Path(proxy), Path(proxy))
+    certificate, key = os.environ.get("X509_USER_CERT"), os.environ.get("X509_USER_KEY")
+    return ClientCertificate(Path(certificate), Path(key)) if certificate and key else None
+
+
+def _usual() -> ClientCertificate | None:
+    """Return the proxy or certificate at its usual place, as of the Globus tools."""
+    proxy, folder = Path(f"/tmp/x509up_u{os.geteuid()}"), Path(os.environ.get("HOME") or "/nonexistent", ".globus")
+    usual = ((proxy, proxy), (folder / "usercert.pem", folder / "userkey.pem"))
+    return next((ClientCertificate(*pair) for pair in usual if all(map(os.path.exists, pair))), None)
+
+
+def _checked(found: ClientCertificate, what: str) -> CertificateChoice:
+    try:
+        problem = why_not_private(found.key.stat()) or ("" if found.certificate.is_file() else "there is no such file")
+    except OSError as error:
+        problem = f"its key cannot be read: {error.strerror}"
+    return CertificateChoice(None if problem else found, what, problem)
