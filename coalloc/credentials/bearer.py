@@ -15,6 +15,9 @@ __all__ = ["BearerToken", "discover", "token_in"]
 TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 """Syntax of a bearer token (RFC 6750, section 2.1)."""
 
+SHARED = "/tmp"
+"""Directory where tokens are if XDG_RUNTIME_DIR has none."""
+
 
 @dataclass(frozen=True)
 class BearerToken:
@@ -39,7 +42,7 @@ def discover() -> BearerToken | None:
     if named := os.environ.get("BEARER_TOKEN_FILE"):
         return token_in(Path(named), f"the token in {named} (BEARER_TOKEN_FILE)")
     name = f"bt_u{os.geteuid()}"
-    for folder in filter(None, (os.environ.get("XDG_RUNTIME_DIR"), "/tmp")):
+    for folder in filter(None, (os.environ.get("XDG_RUNTIME_DIR"), SHARED)):
         path = Path(folder, name)
         try:
             return _checked(f"the token in {path}", read_private(path, named=False))

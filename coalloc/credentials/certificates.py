@@ -10,6 +10,10 @@ from coalloc.credentials.private_files import why_not_private
 __all__ = ["CertificateChoice", "ClientCertificate", "choose_certificate"]
 
 
+PROXY = "/tmp/x509up_u{uid}"
+"""Usual place of a proxy."""
+
+
 class ClientCertificate(NamedTuple):
     """PEM files of a certificate with its chain, and of its key; a proxy has all in one file."""
 
@@ -62,7 +66,7 @@ def _named() -> ClientCertificate | None:
 
 def _usual() -> ClientCertificate | None:
     """Return the proxy or certificate at its usual place, as of the Globus tools."""
-    proxy, folder = Path(f"/tmp/x509up_u{os.geteuid()}"), Path(os.environ.get("HOME") or "/nonexistent", ".globus")
+    proxy, folder = Path(PROXY.format(uid=os.geteuid())), Path(os.environ.get("HOME") or "/nonexistent", ".globus")
     usual = ((proxy, proxy), (folder / "usercert.pem", folder / "userkey.pem"))
     return next((ClientCertificate(*pair) for pair in usual if all(map(os.path.exists, pair))), None)
 

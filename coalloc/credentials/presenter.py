@@ -10,6 +10,7 @@ from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Self
+from urllib.parse import urlsplit
 
 from coalloc.credentials.origins import WebOrigin
 from coalloc.model import Origin
@@ -214,10 +215,9 @@ class Presenter:
 
     def __init__(self, url: str, credentials: Credentials | None) -> None:
         try:
-            self.first = WebOrigin.of(url)
+            self.first, self._has_login = WebOrigin.of(url), "@" in urlsplit(url).netloc
         except ValueError:  # reported when the URL is asked
-            self.first = WebOrigin("", "", 0)
-        self._has_login = "@" in url.partition("://")[2].partition("/")[0]
+            self.first, self._has_login = WebOrigin("", "", 0), False
         self._credentials = credentials or Credentials(own=False)
         self._sent: deque[str] = deque(maxlen=MOST)
 
