@@ -4,6 +4,7 @@ A credential goes to the server that it is for, and to no other. `presenter` fin
 `decision` has the rules, which docs/explanation/trust.md explains. Nothing is read before a server may get it.
 """
 
-from coalloc.credentials.presenter import Credentials, Presenter
+from coalloc.credentials.known import Credentials
+from coalloc.credentials.presenter import Presenter
 
 __all__ = ["Credentials", "Presenter"]

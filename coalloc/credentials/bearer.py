@@ -10,7 +10,7 @@ from pathlib import Path
 
 from coalloc.credentials.private_files import UnusableFile, read_private
 
-__all__ = ["BearerToken", "discover", "token_in"]
+__all__ = ["TOKEN", "BearerToken", "discover", "token_in"]
 
 TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 """Syntax of a bearer token (RFC 6750, section 2.1)."""

@@ -10,7 +10,7 @@ from coalloc.errors import UsageError
 __all__ = ["header_fields", "read_headers"]
 
 NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-VALUE = re.compile(r"[\t\x20-\x7e\x80-\U0010ffff]*")
+VALUE = re.compile(r"[\t\x20-\x7e]*")
 OURS = frozenset(
     {
         *("accept-encoding", "connection", "content-length", "expect", "host", "if-range", "keep-alive", "range"),
@@ -60,7 +60,7 @@ def _field(line: str) -> tuple[str, str]:
     if not colon or not NAME.fullmatch(name):
         raise UsageError("a header has no valid name followed by a colon", FORM)
     if not VALUE.fullmatch(value) or not value.strip():
-        raise UsageError(f"the header {name} has no value, or one with control characters", FORM)
+        raise UsageError(f"the header {name} has no value, or one that is not plain ASCII", FORM)
     if name.lower() in OURS:
         raise UsageError(f"the header {name} cannot be given: coget sets it itself", "leave it out")
     return name, value.strip()

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
 from coalloc.config import host_tables
+from coalloc.credentials.bearer import TOKEN
 from coalloc.credentials.given_headers import header_fields
 from coalloc.credentials.origins import host_port
 from coalloc.errors import UsageError
@@ -40,6 +41,11 @@ class HostRule:
     oidc_agent: str | None = None
     bearer_token: str | None = field(default=None, repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def has_token(self) -> bool:
+        """Return whether the rule has a token of its own."""
+        return bool(self.oidc_agent or self.bearer_token_file or self.bearer_token)
 
 
 HostRules = Mapping[tuple[str, int | None], HostRule]
@@ -92,7 +98,7 @@ def _rule(place: str, table: Mapping[str, Any]) -> HostRule:
         certificate,
         _path(place, table, "key") or certificate,
         _text(place, table, "oidc_agent"),
-        _text(place, table, "bearer_token"),
+        _token(place, table),
         header_fields(_texts(place, table, "headers")),
     )
 
@@ -116,6 +122,13 @@ def _text(place: str, table: Mapping[str, Any], key: str) -> str | None:
     if found is not None and not (isinstance(found, str) and found):
         raise UsageError(f'`{key}` of [hosts."{place}"] must be a string', FORM)
     return found
+
+
+def _token(place: str, table: Mapping[str, Any]) -> str | None:
+    token = _text(place, table, "bearer_token")
+    if token is not None and not TOKEN.fullmatch(token):
+        raise UsageError(f'`bearer_token` of [hosts."{place}"] has characters that no token has', "copy it again")
+    return token
 
 
 def _path(place: str, table: Mapping[str, Any], key: str) -> Path | None:

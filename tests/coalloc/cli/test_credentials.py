@@ -115,7 +115,7 @@ async def test_doctor_says_which_credential_a_server_gets_and_why_others_are_not
 
 
 async def test_a_header_is_sent_without_any_library(home):
-    """Over plain http, to a server that needs a key."""
+    """The server has no TLS, and is asked by `plain`."""
     async with web_server(lambda heard: serve(heard)) as server:
         serve = ranges(CONTENT)
         words = ["-H", "X-Key: abc", "-H", "user-agent: mine/1", f"{server.url}/x"]

@@ -4,9 +4,10 @@ from itertools import product
 
 import pytest
 
+from coalloc.credentials import Credentials
 from coalloc.credentials.decision import RequestFacts, why_not
 from coalloc.credentials.origins import WebOrigin
-from coalloc.credentials.presenter import Credentials, Presenter
+from coalloc.credentials.presenter import Presenter
 from coalloc.credentials.rules import HostRule
 from coalloc.model import Origin
 
