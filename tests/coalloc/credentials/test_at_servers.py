@@ -4,17 +4,18 @@ import asyncio
 import base64
 import socket
 import ssl
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 
 import pytest
 
-from coalloc.credentials import Credentials
+from coalloc.credentials import Credentials, known
 from coalloc.engine.http import HTTPSource
 from coalloc.errors import PermissionRefused, SourceError
 from coalloc.model import Origin
 from coalloc.resolve import http_documents
 from tests.support.fetching import collect, opened, options, random_file
 from tests.support.nginx import Nginx
+from tests.support.oidc_agent import ACCOUNT, OIDCAgent, provider
 from tests.support.web import answer, ranges, redirect, web_server
 
 CONTENT = bytes(range(250)) * 40
@@ -239,14 +240,14 @@ async def test_a_login_server_gets_the_password_and_the_data_server_the_cookie(t
     write(".netrc", "machine 127.0.0.1 login ann password hush1234")
     async with archive(trusted) as (server, login):
         write(".config/coget/config.toml", f'[hosts."{place_of(login)}"]\nuse = ["netrc"]\n')
-        known = Credentials()
-        named = known.named(Origin("server"))  # so that the data server, on the same host, gets no login itself
+        own = Credentials()
+        named = own.named(Origin("server"))  # so that the data server, on the same host, gets no login itself
         assert await fetched(f"{server.url}/x", named) == CONTENT
         assert not any(server.all("Authorization"))
         assert not any("c00kie" in request for request in login.heard)
         assert not any("0ther" in request for request in server.heard)
         logins = len(login.heard)
-        assert await fetched(f"{server.url}/x", known.named(Origin("server"))) == CONTENT
+        assert await fetched(f"{server.url}/x", own.named(Origin("server"))) == CONTENT
         assert len(login.heard) == logins, "a second session uses the cookie"
         assert await fetched(f"{server.url}/x", Credentials().named(Origin("server"))) == CONTENT
         assert len(login.heard) > logins, "another transfer logs in again"
@@ -379,6 +380,33 @@ async def test_a_metalink_is_fetched_with_the_token(trusted, monkeypatch):
     async with web_server(wants("Authorization", "Bearer t0ken-1"), trusted) as server:
         found = await http_documents.get(f"{server.url}/x.meta4", 1 << 20, credentials=Credentials())
     assert found.content == CONTENT
+
+
+async def test_an_oidc_agent_renews_the_token_in_the_middle(trusted, write, monkeypatch, tmp_path):
+    monkeypatch.setattr(known, "FRESH", -1.0)
+    issued, valid = ["t0ken-0"], []
+    serve = ranges(CONTENT)
+
+    def next_token():
+        issued.append(f"t0ken-{len(issued)}")
+        return issued[-1]
+
+    def reply(heard):
+        expired = heard.header("Authorization") in valid or heard.header("Authorization") != f"Bearer {issued[-1]}"
+        return answer("401 Expired") if expired else serve(heard)
+
+    with closing(OIDCAgent(tmp_path / "agent")) as agent:
+        for name, value in agent.environment.items():
+            monkeypatch.setenv(name, value)
+        issuing = provider(lambda: issuer.url, next_token, 60)  # shorter than coget wants: each one is a new one
+        async with web_server(issuing) as issuer, web_server(reply, trusted) as server:
+            await asyncio.to_thread(agent.add, issuer.url)
+            write(".config/coget/config.toml", f'[hosts."{place_of(server)}"]\noidc_agent = "{ACCOUNT}"\n')
+            async with opened(source_of(f"{server.url}/x")) as source:
+                assert await collect(source, 0, 100) == CONTENT[:100]
+                valid.append(f"Bearer {issued[-1]}")
+                assert await collect(source, 100, 200) == CONTENT[100:200]
+            assert len({*server.all("Authorization")}) > 1
 
 
 async def test_an_agent_that_gives_no_token_is_reported(trusted, home, write, monkeypatch):
