@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-from coalloc.credentials.decision import RequestFacts, why_not
+from coalloc.credentials.decision import RequestFacts, to_allow, why_not
 from coalloc.credentials.private_files import why_not_private
 
 __all__ = ["CertificateChoice", "ClientCertificate", "choose_certificate"]
@@ -46,13 +46,14 @@ def choose_certificate(facts: RequestFacts) -> CertificateChoice:
     if rule and rule.certificate and rule.key:
         of_rule = ClientCertificate(rule.certificate, rule.key)
         return _checked(of_rule, f'the certificate {rule.certificate} of [hosts."{rule.place}"]')
-    found, variable = _named(), True
-    if found is None:
-        found, variable = _usual(), False
-    if found is None:
+    if found := _named():
+        problem = why_not("certificate", facts)
+    elif found := _usual():
+        allowed = rule and "certificate" in rule.use
+        problem = None if allowed else f"no variable names it; {to_allow('certificate', facts.server)}"
+    else:
         return CertificateChoice()
     what = f"the certificate {found.certificate}"
-    problem = why_not("certificate", facts if variable else facts._replace(typed=False))
     return CertificateChoice(None, what, problem) if problem else _checked(found, what)
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["HeaderChoice", "choose_headers"]
 
-UNPROTECTED = "tokens and passwords from files and variables are sent over https only"
+UNPROTECTED = "tokens and passwords of files and variables, because these are sent over https only"
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def choose_headers(own: "Credentials", server: WebOrigin, typed: bool, has_login
     """
     headers = dict(own.headers) if typed else {}
     what = [f"the header {name} of --header" for name in headers]
-    kept = [] if typed or not own.headers else [f"--header: you did not name {server} yourself"]
+    kept = [] if typed or not own.headers else [f"--header, because you did not name {server} yourself"]
     facts = own.facts(server, typed) if own.own else RequestFacts(server, typed, protected=False)
     if facts.rule and facts.protected:
         headers = {**facts.rule.headers, **headers}
@@ -80,7 +80,7 @@ def _authorized(own: "Credentials", facts: RequestFacts, choice: HeaderChoice) -
     kept = list(choice.kept)
     for each in _of_rule(facts.rule) if facts.rule and facts.rule.has_token else _usual(own, facts):
         if each.problem:
-            kept.append(f"{each.what}: {each.problem}")
+            kept.append(f"{each.what}, because {each.problem}")
             continue
         headers = choice.headers if each.value is None else {**choice.headers, "Authorization": each.value}
         return HeaderChoice(headers, (*choice.what, each.what), each.agent, tuple(kept), each.renewable)

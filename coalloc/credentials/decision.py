@@ -8,7 +8,7 @@ from typing import NamedTuple
 from coalloc.credentials.origins import WebOrigin
 from coalloc.credentials.rules import HostRule, HostRules, Usual
 
-__all__ = ["RequestFacts", "rule_for", "why_not"]
+__all__ = ["RequestFacts", "rule_for", "to_allow", "why_not"]
 
 
 class RequestFacts(NamedTuple):
@@ -51,7 +51,9 @@ def why_not(usual: Usual, facts: RequestFacts) -> str | None:
         return None
     if usual == "netrc" and facts.server.has_usual_port:
         return None
-    return (
-        f"you did not name {facts.server} yourself, and config.toml has no "
-        f'[hosts."{facts.server.place}"] with use = ["{usual}"]'
-    )
+    return f"you did not name {facts.server} yourself; {to_allow(usual, facts.server)}"
+
+
+def to_allow(usual: Usual, server: WebOrigin) -> str:
+    """Return how the user allows a server to get one of the usual credentials."""
+    return f'to allow it, write [hosts."{server.place}"] with use = ["{usual}"] in config.toml'

@@ -114,7 +114,7 @@ class Presenter:
         if certificate.shown:
             what.append(f"{certificate.what}, if it asks for one")
         elif certificate.problem:
-            kept.append(f"{certificate.what}: {certificate.problem}")
+            kept.append(f"{certificate.what}, because {certificate.problem}")
         return " and ".join(what), "; ".join(kept)
 
     def summary(self) -> str:
@@ -127,10 +127,10 @@ class Presenter:
         sent, kept = self._account(server)
         if not (self._credentials.own or sent):
             return "ask the admin for access"
-        not_sent = f" (not sent: {kept})" if kept else ""
         if sent:
-            return f"coget sent {sent}{not_sent}: get a new one, or ask the admin for access"
-        return f"{server} got no credential{not_sent}: {HOW_TO}"
+            not_sent = f", but not {kept}" if kept else ""
+            return f"ask the admin for access, or get a new credential: {server} got {sent}{not_sent}"
+        return f"{server} did not get {kept}" if kept else f"{HOW_TO}: {server} got no credential"
 
 
 def _password(basic: str) -> str:

@@ -109,7 +109,7 @@ async def test_doctor_says_which_credential_a_server_gets_and_why_others_are_not
         third = await asyncio.to_thread(coget, ["doctor", f"{server.url}/x"], home, **environment)
     found = [[each["credential"] for each in json.loads(run.stdout)["servers"]] for run in (first, second)]
     problem = "others may read it (mode 0640); run chmod 600 on it"
-    assert found[0] == [f"none (not sent: the token in {token} (BEARER_TOKEN_FILE): {problem})", ""]
+    assert found[0] == [f"none (not sent: the token in {token} (BEARER_TOKEN_FILE), because {problem})", ""]
     assert found[1] == [f"the token in {token} (BEARER_TOKEN_FILE)", ""]
     assert "tokens.toml" in third.stdout.partition("credential")[2]
 

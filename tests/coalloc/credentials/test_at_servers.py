@@ -200,10 +200,11 @@ async def test_a_refusal_names_what_was_sent_and_what_was_not(trusted, write, mo
         assert "BEARER_TOKEN_FILE" in error.remedy
         path = write("token", "t0ken-1", 0o644)
         monkeypatch.setenv("BEARER_TOKEN_FILE", str(path))
-        assert f"the token in {path} (BEARER_TOKEN_FILE): others may read it" in (await failure(url)).remedy
+        what = f"did not get the token in {path} (BEARER_TOKEN_FILE), because others may read it"
+        assert what in (await failure(url)).remedy
         path.chmod(0o600)
         error = await failure(url)
-        assert f"coget sent the token in {path}" in error.remedy
+        assert f"{server.url} got the token in {path}" in error.remedy
         assert error.permanent
 
 

@@ -113,7 +113,8 @@ def test_a_certificate_at_its_usual_place_is_shown_by_rule_only(home, write, ali
     place = write(f"tmp/x509up_u{os.geteuid()}", alice_proxy.certificate.read_text())
     kept = presenter.certificate(presenter.first)
     assert kept.shown is None
-    assert 'use = ["certificate"]' in kept.problem
+    assert "no variable names it; to allow it" in kept.problem
+    assert '[hosts."se.example"] with use = ["certificate"]' in kept.problem
     write(".config/coget/config.toml", '[hosts."se.example"]\nuse = ["certificate"]\n')
     presenter = Presenter("https://se.example/", Credentials())
     assert presenter.certificate(presenter.first).shown == (place, place)
