@@ -192,6 +192,29 @@ async def test_a_download_goes_on_when_its_token_is_renewed(trusted, write, monk
     assert report.sources[0].outcome == "ok"
 
 
+async def test_several_sessions_with_two_real_servers_have_the_token(trusted, monkeypatch, tmp_path):
+    from coalloc.api import Request, download
+
+    monkeypatch.setenv("COGET_HISTORY", "off")
+    monkeypatch.setenv("BEARER_TOKEN", "t0ken-1")
+    (tmp_path / "export").mkdir()
+    content = random_file(tmp_path / "export" / "x", 8 << 20)
+    guard = {
+        "zones": 'map $http_authorization $known { default 0; "Bearer t0ken-1" 1; }',
+        "more": "if ($known = 0) { return 401; }",
+        "certificate": (trusted.localhost.certificate, trusted.localhost.key),
+    }
+    with (
+        Nginx(tmp_path / "export", tmp_path / "one", **guard) as one,
+        Nginx(tmp_path / "export", tmp_path / "two", **guard) as two,
+    ):
+        (report,) = await download(Request([one.url("x"), two.url("x")], tmp_path / "x", streams=2, strategy="brute"))
+        monkeypatch.delenv("BEARER_TOKEN")
+        assert type(await failure(one.url("x"))) is PermissionRefused
+    assert (tmp_path / "x").read_bytes() == content
+    assert all(source.bytes for source in report.sources)
+
+
 async def test_a_refusal_names_what_was_sent_and_what_was_not(trusted, write, monkeypatch):
     async with web_server(lambda heard: answer("403 Forbidden"), trusted) as server:
         url = f"{server.url}/x"
