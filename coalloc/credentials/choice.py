@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from coalloc.credentials import bearer
 from coalloc.credentials.decision import RequestFacts, why_not
-from coalloc.credentials.origins import WebOrigin
 from coalloc.credentials.rules import HostRule
 
 if TYPE_CHECKING:
@@ -51,18 +50,15 @@ class _Candidate:
     agent: str | None = None
 
 
-def choose_headers(own: "Credentials", server: WebOrigin, typed: bool, has_login: bool) -> HeaderChoice:
+def choose_headers(own: "Credentials", facts: RequestFacts, has_login: bool) -> HeaderChoice:
     """Return the headers for a server.
 
-    :param typed: whether the user named a URL of this server
     :param has_login: whether user and password of the URL are sent
-    :raises UsageError: if the user's rules are invalid
     """
-    headers = dict(own.headers) if typed else {}
+    headers = dict(own.headers) if facts.typed else {}
     what = [f"the header {name} of --header" for name in headers]
-    kept = [] if typed or not own.headers else [f"--header, because you did not name {server} yourself"]
-    facts = own.facts(server, typed) if own.own else RequestFacts(server, typed, protected=False)
-    if facts.rule and facts.protected:
+    kept = [] if facts.typed or not own.headers else [f"--header, because you did not name {facts.server} yourself"]
+    if facts.rule:
         headers = {**facts.rule.headers, **headers}
         what += [f'the header {name} of [hosts."{facts.rule.place}"]' for name in facts.rule.headers]
     if has_login:

@@ -62,11 +62,10 @@ class Credentials:
 
         return read_netrc()
 
-    def facts(self, server: WebOrigin, typed: bool) -> "RequestFacts":
-        """Return what the decision about a server depends on."""
+    def facts(self, server: WebOrigin, typed: bool, protected: bool) -> "RequestFacts":
+        """Return what the decision about a server depends on. :raises UsageError: if the user's rules are invalid"""
         from coalloc.credentials.decision import RequestFacts, rule_for
 
-        protected = is_protected(server)
         return RequestFacts(server, typed, protected, rule_for(server, self.rules) if protected else None)
 
     async def token(self, account: str) -> str:

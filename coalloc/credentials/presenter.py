@@ -2,19 +2,21 @@
 
 from base64 import b64decode
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from coalloc.credentials.known import Credentials, is_protected
 from coalloc.credentials.origins import WebOrigin
+from coalloc.model import DIRECTLY
 
 if TYPE_CHECKING:
     from http.cookiejar import CookieJar
 
     from coalloc.credentials.certificates import CertificateChoice
     from coalloc.credentials.choice import HeaderChoice
+    from coalloc.credentials.decision import RequestFacts
 
 __all__ = ["Presenter"]
 
@@ -28,21 +30,31 @@ class Presenter:
 
     :param url: the first URL
     :param credentials: None to send none but user and password of the URL
+    :param route: function that returns the route to a host, as that of a dialer
     """
 
-    def __init__(self, url: str, credentials: Credentials | None) -> None:
+    def __init__(
+        self, url: str, credentials: Credentials | None, route: Callable[[str], str] = lambda host: DIRECTLY
+    ) -> None:
         try:
             self.first, self._has_login = WebOrigin.of(url), "@" in urlsplit(url).netloc
         except ValueError:  # reported when the URL is asked
             self.first, self._has_login = WebOrigin("", "", 0), False
         self._credentials = credentials or Credentials(own=False)
+        self._route = route
         self._sent: deque[str] = deque(maxlen=MOST)
 
     def _choice(self, server: WebOrigin) -> "HeaderChoice":
         from coalloc.credentials.choice import choose_headers
 
+        return choose_headers(self._credentials, self._facts(server), self.has_login(server))
+
+    def _facts(self, server: WebOrigin) -> "RequestFacts":
         typed = self._credentials.typed and server == self.first
-        return choose_headers(self._credentials, server, typed, self.has_login(server))
+        return self._credentials.facts(server, typed, self._protects(server))
+
+    def _protects(self, server: WebOrigin) -> bool:
+        return is_protected(server) and (server.scheme == "https" or self._route(server.host) == DIRECTLY)
 
     def has_login(self, server: WebOrigin) -> bool:
         """Return whether user and password of the URL are for this server."""
@@ -54,7 +66,7 @@ class Presenter:
         :raises PermissionRefused: when oidc-agent gives no token
         :raises UsageError: if the user's rules are invalid
         """
-        if not (self._credentials.headers or (self._credentials.own and is_protected(server))):
+        if not (self._credentials.headers or (self._credentials.own and self._protects(server))):
             return {}
         choice = self._choice(server)
         headers = choice.headers
@@ -85,14 +97,13 @@ class Presenter:
 
         if not self._credentials.own or server.scheme != "https":
             return CertificateChoice()
-        typed = self._credentials.typed and server == self.first
-        return choose_certificate(self._credentials.facts(server, typed))
+        return choose_certificate(self._facts(server))
 
     def jar(self, server: WebOrigin) -> "CookieJar":
         """Return the cookies of this server."""
-        from http.cookiejar import CookieJar
+        from coalloc.credentials.cookies import cookie_jar
 
-        return self._credentials.jars.setdefault(server, CookieJar())
+        return self._credentials.jars.setdefault(server, cookie_jar())
 
     def has_cookies(self, server: WebOrigin) -> bool:
         """Return whether this server has set a cookie."""

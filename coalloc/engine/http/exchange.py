@@ -74,7 +74,7 @@ class HTTPExchange:
         self._reached = reached
         self.shown = redact(url)
         """The URL without secrets."""
-        self._presenter = Presenter(url, options.credentials)
+        self._presenter = Presenter(url, options.credentials, options.dialer.route)
         self._plain = plain_server(url, options.dialer, options.connect_seconds, reached)
         """The server, if plain TCP suffices for the first request."""
         self._plainly = self._plain is not None

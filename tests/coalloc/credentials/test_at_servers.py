@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import itertools
 import socket
 import ssl
 from contextlib import asynccontextmanager, closing
@@ -289,6 +290,23 @@ async def test_a_cookie_is_for_the_paths_that_its_server_names(trusted):
         assert await fetched(f"{server.url}/begin") == CONTENT
     cookies = {heard.path: heard.header("Cookie") for heard in server.heard}
     assert cookies == {"/begin": None, "/in/x": "id=c00kie", "/input/x": None}
+
+
+async def test_a_server_cannot_fill_the_memory_with_cookies(trusted):
+    serve, number = ranges(CONTENT), itertools.count()
+
+    def reply(heard):
+        if int(heard.path.strip("/x") or 0) < 9:
+            names = [f"{next(number)}" for _ in range(20)]
+            cookies = "\r\nSet-Cookie: ".join(["long=" + "y" * 9000, *(f"c{name}=v" for name in names)])
+            return redirect(f"/x{int(heard.path.strip('/x') or 0) + 1}", Set_Cookie=cookies)
+        return serve(heard)
+
+    own = Credentials()
+    async with web_server(reply, trusted) as server:
+        assert await fetched(f"{server.url}/x", own) == CONTENT
+    assert [len(jar) for jar in own.jars.values()] == [50]
+    assert not any("long=" in request for request in server.heard)
 
 
 async def test_a_certificate_is_shown_to_a_server_that_asks(trusted, monkeypatch, alice, alice_proxy, write, tmp_path):

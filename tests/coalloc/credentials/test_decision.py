@@ -95,6 +95,9 @@ async def test_a_token_for_this_machine_does_not_go_over_a_proxy(home, monkeypat
     assert await Presenter(url, Credentials()).headers(WebOrigin.of(url)) == {}
     monkeypatch.setenv("no_proxy", "localhost")
     assert await Presenter(url, Credentials()).headers(WebOrigin.of(url))
+    relayed = Presenter(url, Credentials(), lambda host: "depot.example:4433")
+    assert await relayed.headers(WebOrigin.of(url)) == {}, "a depot would read it, and means its own machine"
+    assert await relayed.headers(WebOrigin.of("https://localhost/")) == {}
 
 
 async def test_without_own_credentials_nothing_is_read(home, monkeypatch):
