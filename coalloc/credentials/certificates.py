@@ -1,6 +1,7 @@
 """The user's client certificates for https: which file is shown, and why."""
 
 import os
+import time
 from pathlib import Path
 from typing import NamedTuple
 
@@ -74,7 +75,18 @@ def _usual() -> ClientCertificate | None:
 
 def _checked(found: ClientCertificate, what: str) -> CertificateChoice:
     try:
-        problem = why_not_private(found.key.stat()) or ("" if found.certificate.is_file() else "there is no such file")
+        problem = why_not_private(found.key.stat()) or _why_not_now(found.certificate)
     except OSError as error:
-        problem = f"its key cannot be read: {error.strerror}"
-    return CertificateChoice(None if problem else found, what, problem)
+        problem = f"it cannot be read: {error.strerror or error}"
+    return CertificateChoice(None if problem else found, what, problem or "")
+
+
+def _why_not_now(certificate: Path) -> str | None:
+    """Return why a certificate must not be shown now: servers that ask for one may refuse all requests with an old one.
+
+    :raises OSError: when the file cannot be read, or has no certificate
+    """
+    import ssl
+
+    end = ssl.cert_time_to_seconds(ssl._ssl._test_decode_cert(str(certificate))["notAfter"])  # type: ignore[attr-defined]
+    return "it has expired; make a new one, for instance with voms-proxy-init" if end < time.time() else None

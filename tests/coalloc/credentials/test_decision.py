@@ -1,5 +1,6 @@
 """The decision which credentials a server gets, as a table over all facts."""
 
+import os
 from itertools import product
 
 import pytest
@@ -109,9 +110,7 @@ async def test_without_own_credentials_nothing_is_read(home, monkeypatch):
     assert "abc" not in presenter.summary() + presenter.remedy(presenter.first)
 
 
-def test_a_certificate_at_its_usual_place_is_shown_by_rule_only(home, write, alice_proxy, monkeypatch):
-    import os
-
+def test_a_certificate_at_its_usual_place_is_shown_by_rule_only(home, write, alice, alice_proxy, monkeypatch):
     presenter = Presenter("https://se.example/", Credentials())
     place = write(f"tmp/x509up_u{os.geteuid()}", alice_proxy.certificate.read_text())
     kept = presenter.certificate(presenter.first)
@@ -128,5 +127,12 @@ def test_a_certificate_at_its_usual_place_is_shown_by_rule_only(home, write, ali
     named = Presenter("https://new.example/", Credentials())
     assert named.certificate(named.first).shown
     assert named.certificate(WebOrigin.of("https://other.example/")).shown is None
+    old = alice.proxy(days=-1)
+    monkeypatch.setenv("X509_USER_PROXY", str(old.certificate))
+    assert named.certificate(named.first).shown is None
+    assert "expired" in named.certificate(named.first).problem
+    for content in ("", "no certificate"):
+        monkeypatch.setenv("X509_USER_PROXY", str(write("proxy", content)))
+        assert "it cannot be read" in named.certificate(named.first).problem
     plain = Presenter("http://new.example/", Credentials())
     assert plain.certificate(plain.first).shown is None
