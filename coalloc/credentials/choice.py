@@ -1,11 +1,11 @@
 """The headers that a web server gets: the user's own, as far as `decision` allows, the most special ones first."""
 
-from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from coalloc.credentials import bearer
+from coalloc.credentials.basic import basic
 from coalloc.credentials.decision import RequestFacts, why_not
 from coalloc.credentials.rules import HostRule
 
@@ -50,10 +50,10 @@ class _Candidate:
     agent: str | None = None
 
 
-def choose_headers(own: "Credentials", facts: RequestFacts, has_login: bool) -> HeaderChoice:
+def choose_headers(own: "Credentials", facts: RequestFacts, login: str | None) -> HeaderChoice:
     """Return the headers for a server.
 
-    :param has_login: whether user and password of the URL are sent
+    :param login: the header for user and password of the URL; None if it has none for this server
     """
     headers = dict(own.headers) if facts.typed else {}
     what = [f"the header {name} of --header" for name in headers]
@@ -61,8 +61,8 @@ def choose_headers(own: "Credentials", facts: RequestFacts, has_login: bool) -> 
     if facts.rule:
         headers = {**facts.rule.headers, **headers}
         what += [f'the header {name} of [hosts."{facts.rule.place}"]' for name in facts.rule.headers]
-    if has_login:
-        headers.pop("Authorization", None)
+    if login:
+        headers["Authorization"] = login
         return HeaderChoice(headers, ("user and password of the URL", *what), None, tuple(kept))
     if "Authorization" in headers or not own.own:
         return HeaderChoice(headers, tuple(what), None, tuple(kept))
@@ -100,9 +100,8 @@ def _usual(own: "Credentials", facts: RequestFacts) -> Iterator[_Candidate]:
     if own.netrc.problem:
         yield _Candidate(f"the logins in {own.netrc.path}", None, own.netrc.problem)
     if login := own.netrc.logins.get(facts.server.host):
-        basic = b64encode(f"{login.user}:{login.password}".encode()).decode()
         what = f"user and password in {own.netrc.path}"
-        yield _Candidate(what, f"Basic {basic}", why_not("netrc", facts) or "")
+        yield _Candidate(what, basic(login.user, login.password), why_not("netrc", facts) or "")
     if token := bearer.discover():
         reason = why_not("token", facts)
         yield _Candidate(token.what, None, reason) if reason else _of_token(token)

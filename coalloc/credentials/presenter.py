@@ -1,12 +1,10 @@
 """Presentation of credentials to the servers of one URL, and of the redirects that begin there."""
 
-from base64 import b64decode
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
+from coalloc.credentials.basic import login_of, password_in
 from coalloc.credentials.known import Credentials, is_protected
 from coalloc.credentials.origins import WebOrigin
 from coalloc.model import DIRECTLY
@@ -37,9 +35,9 @@ class Presenter:
         self, url: str, credentials: Credentials | None, route: Callable[[str], str] = lambda host: DIRECTLY
     ) -> None:
         try:
-            self.first, self._has_login = WebOrigin.of(url), "@" in urlsplit(url).netloc
+            self.first, self._login = WebOrigin.of(url), login_of(url)
         except ValueError:  # reported when the URL is asked
-            self.first, self._has_login = WebOrigin("", "", 0), False
+            self.first, self._login = WebOrigin("", "", 0), None
         self._credentials = credentials or Credentials(own=False)
         self._route = route
         self._sent: deque[str] = deque(maxlen=MOST)
@@ -47,7 +45,7 @@ class Presenter:
     def _choice(self, server: WebOrigin) -> "HeaderChoice":
         from coalloc.credentials.choice import choose_headers
 
-        return choose_headers(self._credentials, self._facts(server), self.has_login(server))
+        return choose_headers(self._credentials, self._facts(server), self._login if server == self.first else None)
 
     def _facts(self, server: WebOrigin) -> "RequestFacts":
         typed = self._credentials.typed and server == self.first
@@ -56,17 +54,13 @@ class Presenter:
     def _protects(self, server: WebOrigin) -> bool:
         return is_protected(server) and (server.scheme == "https" or self._route(server.host) == DIRECTLY)
 
-    def has_login(self, server: WebOrigin) -> bool:
-        """Return whether user and password of the URL are for this server."""
-        return self._has_login and server == self.first
-
     async def headers(self, server: WebOrigin) -> Mapping[str, str]:
-        """Return the headers that this server gets in addition.
+        """Return the headers with credentials that this server gets.
 
         :raises PermissionRefused: when oidc-agent gives no token
         :raises UsageError: if the user's rules are invalid
         """
-        if not (self._credentials.headers or (self._credentials.own and self._protects(server))):
+        if not (self._login or self._credentials.headers or (self._credentials.own and self._protects(server))):
             return {}
         choice = self._choice(server)
         headers = choice.headers
@@ -78,9 +72,7 @@ class Presenter:
 
     def _remember(self, value: str) -> None:
         """Remember a header's value, and the parts of it that are secret by themselves."""
-        kind, _, rest = value.partition(" ")
-        password = _password(rest) if kind == "Basic" else ""
-        for secret in (value, rest, password):
+        for secret in (value, value.partition(" ")[2], password_in(value)):
             if secret and secret not in self._sent:
                 self._sent.append(secret)
 
@@ -142,10 +134,3 @@ class Presenter:
             not_sent = f", but not {kept}" if kept else ""
             return f"ask the admin for access, or get a new credential: {server} got {sent}{not_sent}"
         return f"{server} did not get {kept}" if kept else f"{HOW_TO}: {server} got no credential"
-
-
-def _password(basic: str) -> str:
-    """Return the password in the value of a header; empty if it is malformed."""
-    with suppress(ValueError):
-        return b64decode(basic).decode(errors="replace").partition(":")[2]
-    return ""

@@ -50,11 +50,10 @@ class _Answered(NamedTuple):
 
 
 class _RequestTarget(NamedTuple):
-    """A request's target: its URL, the policy of addresses, and the login headers."""
+    """A request's target: its URL, and the policy of addresses."""
 
     url: "httpx.URL"
     policy: AddressPolicy
-    login: Mapping[str, str]
 
     @property
     def server(self) -> "_Server":
@@ -186,7 +185,7 @@ class HTTPExchange:
         import httpx
 
         with self.border():
-            first = place = _RequestTarget(httpx.URL(self._url), self._options.dialer.policy, {})
+            first = place = _RequestTarget(httpx.URL(self._url), self._options.dialer.policy)
         history: list[httpx.Response] = []
         self._chain.clear()
         while True:
@@ -212,7 +211,7 @@ class HTTPExchange:
         return answer, place
 
     def _next(self, place: _RequestTarget, answer: "httpx.Response") -> _RequestTarget:
-        """Return the target of a redirect. A login is sent only to the same server."""
+        """Return the target of a redirect."""
         self._led_by.append(answer.headers["location"])
         with self.border():
             old, url = place.url, place.url.join(answer.headers["location"]).copy_with(userinfo=b"")
@@ -224,10 +223,8 @@ class HTTPExchange:
                 "give one with --checksum, or use a Metalink fetched over https",
             )
         if _origin(old) != _origin(url):
-            return _RequestTarget(url, place.policy.named_by(_server_of(answer)), {})
-        login = answer.request.headers.get("authorization")
-        same = {"Authorization": login} if login and self._presenter.has_login(_origin(url)) else {}
-        return _RequestTarget(url, place.policy, same)
+            return _RequestTarget(url, place.policy.named_by(_server_of(answer)))
+        return _RequestTarget(url, place.policy)
 
     async def _end_short(self, answer: "httpx.Response") -> None:
         """Read a very short body, undecoded, so that the connection is kept."""
@@ -243,7 +240,7 @@ class HTTPExchange:
         self._asked_last = _origin(place.url)
         presented = await self._presenter.headers(self._asked_last)
         with self.border():
-            request = client.build_request(method, place.url, headers={**headers, **presented, **place.login})
+            request = client.build_request(method, place.url, headers={**headers, **presented})
             self._log_asked(str(place.url), method, headers)
             answer = await client.send(request, stream=True)
             self._log_answered(str(place.url), answer)

@@ -79,10 +79,11 @@ async def test_no_output_file_or_list_of_processes_has_a_secret(kind, home, tmp_
         split = ["--strategy", "conservative", "--blocks", "8"]
         done = await asyncio.to_thread(coget, ["-v", "--json", "-o", "x", *split, *words, url], home, **more)
         archive.most = 99
-        plan = await asyncio.to_thread(coget, ["plan", *words, url.partition("?")[0]], home, **more)
+        plan = await asyncio.to_thread(coget, ["plan", "--metalink", *words, url.partition("?")[0]], home, **more)
         doctor = await asyncio.to_thread(coget, ["doctor", "-v", *words, url], home, **more)
     assert set(server.all(archive.name)) == {archive.value}
     assert (done.returncode, plan.returncode, doctor.returncode) == (5, 0, 0), done.stderr + plan.stderr + doctor.stderr
+    assert "<url" in plan.stdout
     assert "403 not with ..." in json.loads(done.stdout)["error"]["message"]
     files = [path for path in home.rglob("*") if path.is_file()]
     assert {"journal", "history.sqlite"} <= {path.name for path in files}

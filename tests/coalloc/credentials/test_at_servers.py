@@ -111,6 +111,24 @@ async def test_a_thief_to_which_a_server_redirects_gets_nothing(trusted, kinds, 
 
 
 @pytest.mark.parametrize("kind", ["token", "netrc", "header"])
+@pytest.mark.parametrize("kind", ["token", "login"])
+async def test_a_redirect_back_to_the_first_server_gets_the_credential_again(trusted, kinds, kind):
+    value = {"token": "Bearer t0ken-1", "login": f"Basic {SECRETS[-1]}"}[kind]
+
+    def reply(heard):
+        return redirect(f"{between.url}/x") if heard.path == "/x" else FILE(heard)
+
+    async with (
+        web_server(lambda heard: redirect(f"{server.url}/back"), trusted) as between,
+        web_server(wants("Authorization", value, reply), trusted) as server,
+    ):
+        kinds["token"](server)
+        url = f"{server.url}/x"
+        assert await fetched(url.replace("://", "://ann:hush1234@") if kind == "login" else url) == CONTENT
+    assert set(server.all("Authorization")) == {value}
+    assert set(between.all("Authorization")) == {None}
+
+
 async def test_a_thief_that_a_document_names_gets_nothing(trusted, kinds, kind):
     async with web_server(ranges(CONTENT), trusted) as thief:
         headers, _ = kinds[kind](thief)
