@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple, Union
 from coalloc.credentials import Presenter
 from coalloc.credentials.origins import WebOrigin
 from coalloc.engine.base import EngineOptions
-from coalloc.engine.http.answers import PARTIAL, refusal
+from coalloc.engine.http.answers import DENIED, PARTIAL, refusal
 from coalloc.engine.http.channel import HTTPConnection
 from coalloc.engine.http.messages import NotHTTP
 from coalloc.engine.http.plain import Disconnected, PlainAnswer, Reached, SentRequest, UncommonAnswer, plain_server
@@ -106,7 +106,7 @@ class HTTPExchange:
     def refusal(self, answer: Answer) -> SourceError:
         """Return the error for a response."""
         status, server = answer.status_code, self._server_of_answer(answer)
-        remedy = self._presenter.remedy(server) if status in (401, 403) else ""
+        remedy = self._presenter.remedy(server) if status in DENIED else ""
         error = refusal(status, answer.reason_phrase, answer.headers, self.shown, self.hidden, remedy)
         if status == 401 and self._presenter.may_be_renewed(server):
             error.permanent = False

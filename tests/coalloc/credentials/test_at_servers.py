@@ -250,6 +250,15 @@ async def test_a_refusal_names_what_was_sent_and_what_was_not(trusted, write, mo
         assert error.permanent
 
 
+async def test_the_reason_of_a_refusal_is_the_one_that_head_gets(trusted):
+    """XRootD answers a GET without a valid token by 500."""
+    said = {"HEAD": "403 Forbidden", "GET": "500 Internal Server Error"}
+    async with web_server(lambda heard: answer(said[heard.split()[0]]), trusted) as server:
+        error = await failure(f"{server.url}/x")
+    assert type(error) is PermissionRefused
+    assert "403" in error.message
+
+
 async def test_a_server_that_repeats_a_secret_is_not_shown_with_it(trusted, write):
     write(".netrc", "machine 127.0.0.1 login ann password hush1234")
     said = f"401 no hush1234 nor {SECRETS[-1]} nor k3y-of-header nor Bearer"
