@@ -20,6 +20,8 @@ __all__ = ["Presenter"]
 
 MOST = 64
 """Maximum number of secrets that are searched for in text of servers."""
+SECRET_COOKIE = 8
+"""Minimum characters of a cookie that is hidden; shorter ones are words such as "true"."""
 HOW_TO = "set BEARER_TOKEN_FILE, or see docs/howto/credentials.md"
 
 
@@ -81,7 +83,7 @@ class Presenter:
         """The secrets that were sent recently, which servers may repeat in their text."""
         yield from self._sent
         for jar in self._credentials.jars.values():
-            yield from (cookie.value for cookie in jar if cookie.value)
+            yield from (value for cookie in jar if len(value := cookie.value or "") >= SECRET_COOKIE)
 
     def certificate(self, server: WebOrigin) -> "CertificateChoice":
         """Return the client certificate for this server, if it asks for one."""
