@@ -2,7 +2,7 @@
 
 `config.toml` and `tokens.toml` are in ~/.config/coget, or below XDG_CONFIG_HOME. COGET_BROKER, COGET_SITE and
 COGET_BROKER_TOKEN (or the file that COGET_BROKER_TOKEN_FILE names) take precedence; the token is for the host of
-COGET_BROKER. tokens.toml has a token for each broker, and tickets for depots.
+COGET_BROKER. tokens.toml has a token for each broker, tickets for depots, and secrets for hosts.
 """
 
 import os
@@ -23,13 +23,14 @@ __all__ = [
     "access",
     "access_with",
     "depot_tickets",
+    "host_tables",
     "own_depots",
     "own_policy",
     "own_routes",
     "some_access",
 ]
 
-OTHERS = ("networks", "via", "depots")
+OTHERS = ("networks", "via", "depots", "hosts")
 """Values with functions of their own."""
 DEPOTS_FORM = 'write [depots."HOST:PORT"], then ticket = "..." and key = "..." as coget-depot ticket prints them'
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -142,6 +143,14 @@ def _depot_ticket(depot: str, fields: Any) -> tuple[str, bytes]:
         return str(fields["ticket"]), bytes.fromhex(fields["key"])
     except (TypeError, KeyError, ValueError):
         raise UsageError(f'invalid [depots."{depot}"] in tokens.toml', DEPOTS_FORM) from None
+
+
+def host_tables() -> tuple[Any, Any]:
+    """Return `hosts` of config.toml and of tokens.toml, which `credentials.rules` checks; empty tables if absent.
+
+    :raises UsageError: for an unreadable file, or secrets that others may read
+    """
+    return _table("config.toml").get("hosts", {}), _table("tokens.toml", secret=True).get("hosts", {})
 
 
 def _host(url: str) -> str:

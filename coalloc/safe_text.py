@@ -6,7 +6,7 @@ terminal, line ends that forge lines, and characters that hide or reorder others
 
 import re
 from base64 import b64encode
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from urllib.parse import unquote, unquote_plus, urlsplit, urlunsplit
 
 __all__ = [
@@ -143,15 +143,18 @@ def _shown(url: str) -> str:
     return redact(url)
 
 
-def hide(text: str, *urls: str) -> str:
+def hide(text: str, *urls: str, secrets: Iterable[str] = ()) -> str:
     """Return the text of a server or program without the secrets of the URLs sent to it.
 
     Such text may repeat a URL, its query, or parts of them, plain or encoded.
 
+    :param secrets: further secrets
+
     >>> hide("no such key: se/cret", "https://host/x?key=se%2Fcret"), hide("530 ann:hush is wrong", "ftp://ann:hush@h/x")
     ('no such key: ...', '530 ann:... is wrong')
     """
-    found = sorted({each for url in urls for each in _secrets(url) if len(each) >= SHORTEST}, key=len, reverse=True)
+    known = {*secrets, *(each for url in urls for each in _secrets(url))}
+    found = sorted((each for each in known if len(each) >= SHORTEST), key=len, reverse=True)
     if found:
         text = re.sub("|".join(map(_in_any_spelling, found)), HIDDEN, text)
     return redacted_text(text)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from coalloc.broker_client.submission import TaskFailed, TaskRequest, cancel, dry_run, submit, tasks, watch
     from coalloc.collect.runtime.server_name_equality import held
     from coalloc.collect.values import CollectReport, CollectRequest, CollectView
+    from coalloc.credentials import Credentials
     from coalloc.depot.data_routes import DataRoutes
     from coalloc.download.file_queries import ServerCheck, check_routes, check_servers
     from coalloc.download.request import Request
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Admission",
     "CollectRequest",
+    "Credentials",
     "DataRoutes",
     "Engine",
     "Leads",
@@ -121,6 +123,7 @@ MODULES = {
     ),
     "coalloc.collect.runtime.server_name_equality": ("held",),
     "coalloc.collect.values": ("CollectRequest",),
+    "coalloc.credentials": ("Credentials",),
     "coalloc.depot.data_routes": ("DataRoutes",),
     "coalloc.download.request": (
         "Engine",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from coalloc.config import access
 from coalloc.download.report import measured_routes, past_transfers
-from coalloc.download.request import Request, dialers, named_files, ranked, several_files
+from coalloc.download.request import Request, named_files, prepared, ranked, several_files
 from coalloc.download.to_disk import Download, DownloadSettings
 from coalloc.engine import open_sources
 from coalloc.engine.base import Admission
@@ -51,9 +51,7 @@ async def download(
     cancellation, `results` has the reports of the finished files and of the interrupted one.
     """
     with closing(FirstAnswers()) as first:
-        made = request.dialers or dialers(request.own, request.via, request.broker)
-        request = request._replace(first=first, dialers=made)
-        return await _downloads(request, watch, expected, limits, confirm, results or Results())
+        return await _downloads(prepared(request, first), watch, expected, limits, confirm, results or Results())
 
 
 async def _downloads(

@@ -10,7 +10,7 @@ from random import getrandbits
 from coalloc.api.downloads import broker_of, record_results
 from coalloc.download.connections import stop
 from coalloc.download.in_order import InOrderDownload, InOrderSettings
-from coalloc.download.request import Request, dialers, named_files, ranked
+from coalloc.download.request import Request, named_files, prepared, ranked
 from coalloc.engine import open_sources
 from coalloc.engine.first_answers import FirstAnswers
 from coalloc.engine.limits.server_slots import Slots
@@ -50,8 +50,7 @@ async def stream(
     """
     _check(request)
     with closing(FirstAnswers()) as first:
-        made = request.dialers or dialers(request.own, request.via, request.broker)
-        request = request._replace(first=first, dialers=made)
+        request = prepared(request, first)
         handed: asyncio.Queue[bytes | None] = asyncio.Queue()
         fetching = asyncio.create_task(_fetch(request, handed, watch, results or Results(), rate))
         try:

@@ -24,16 +24,22 @@ __all__ = ["doctor"]
 @options.engine
 @options.delegate
 @options.via
+@options.header
 @options.as_json
 @options.verbose
 def doctor(
-    sources: tuple[str, ...], engine: "Engine", delegate: tuple[str, ...], via: tuple[str, ...], as_json: bool
+    sources: tuple[str, ...],
+    engine: "Engine",
+    delegate: tuple[str, ...],
+    via: tuple[str, ...],
+    headers: tuple[str, ...],
+    as_json: bool,
 ) -> int:
     """Show what is installed and configured here, whether each named server answers, and remedies for problems.
 
     The exit status is 3 when a named server does not answer, otherwise 1 when something here is wrong and must be
     repaired. Limits, such as a missing certificate, do not change it. If a server has a route over depots, each hop is
-    checked, too.
+    checked, too. For a web server, it is shown which credential it gets, and why others are not sent.
 
     \b
     Examples:
@@ -43,12 +49,15 @@ def doctor(
     """
     from coalloc import api
     from coalloc.cli.doctor_checks import checkup
+    from coalloc.credentials.given_headers import read_headers
 
     if via and not sources:
         raise UsageError("--via needs the URL of a server", "give a URL: coget doctor --via ROUTE URL")
     findings = checkup()
     routes = interrupts.run(api.check_routes(sources, via or None)) if sources else []
-    checks = interrupts.run(api.check_servers(sources, engine, frozenset(delegate), via or None)) if sources else []
+    shown = api.Credentials(read_headers(headers))
+    asking = api.check_servers(sources, engine, frozenset(delegate), via or None, shown) if sources else None
+    checks = interrupts.run(asking) if asking else []
     if as_json:
         say_json(_document(findings, checks, routes))
     else:
@@ -73,6 +82,7 @@ def _document(
                 "seconds": check.seconds,
                 "size": check.size,
                 "features": list(check.features),
+                "credential": check.credential,
                 "error": error_document(check.error) if check.error else None,
             }
             for check in checks
@@ -96,6 +106,10 @@ def _print(
     if checks:
         out.print()
         out.print(table(("server", "state", ""), map(_row, names, checks)))
+    used = [(name, human.one_line(check.credential)) for name, check in zip(names, checks, strict=True)]
+    if used := [row for row in used if row[1]]:
+        out.print()
+        out.print(table(("server", "credential"), used))
     remedies = [(f.thing, f.remedy) for f in findings if f.remedy]
     remedies += [(str(hop.place), hop.remedy) for hops in routes for hop in hops if hop.remedy]
     remedies += [(name, p.error.remedy) for name, p in zip(names, checks, strict=True) if p.error]

@@ -26,6 +26,7 @@ __all__ = [
     "deadline",
     "delegate",
     "engine",
+    "header",
     "moment",
     "overwrite",
     "rate",
@@ -177,6 +178,16 @@ via = click.option(
     "and the best depot, none for none. HOST=ROUTE is for one server. May be repeated.  [default: config.toml]",
 )
 
+header = click.option(
+    "-H",
+    "--header",
+    "headers",
+    multiple=True,
+    metavar="NAME: VALUE",
+    help="Header for the servers of the URLs that you give. @FILE reads lines from a file, @- from standard input, "
+    "which keeps secrets out of the list of processes. May be repeated.",
+)
+
 overwrite = click.option(
     "--overwrite",
     is_flag=True,
@@ -214,6 +225,7 @@ _TRANSFER_OPTIONS = (
     data_hosts,
     delegate,
     via,
+    header,
 )
 
 
@@ -252,11 +264,13 @@ def request(
 
     :raises UsageError: for options that contradict each other
     """
-    from coalloc.api import Request
+    from coalloc.api import Credentials, Request
+    from coalloc.credentials.given_headers import read_headers
 
     _refuse_nonsense(**how)
     how["data_hosts"], how["delegate"] = frozenset(how["data_hosts"]), frozenset(how["delegate"])
     how["via"] = how["via"] or None
+    how["credentials"] = Credentials(read_headers(how.pop("headers")))
     return Request(
         sources, output, checksum=checksum, deadline=_deadline(by, sure, how["strategy"], how.get("staging")), **how
     )

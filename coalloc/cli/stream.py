@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from coalloc.cli import interrupts, options, standard_output
+from coalloc.cli import interrupts, options
 from coalloc.cli.get import print_reports, printer
 from coalloc.cli.progress import showing
 from coalloc.errors import RateMissed
@@ -58,6 +58,7 @@ def stream(rate: int, sure: float, quiet: bool, **given: Any) -> None:
       coget stream --rate '40 Mbit/s' --sure 99 ftp://a.example/run1.dat ftp://b.example/run1.dat | analyse
     """
     from coalloc import api
+    from coalloc.cli import standard_output
     from coalloc.model import ReadingRate
 
     standard_output.check(as_json=False)

@@ -26,6 +26,7 @@ from coalloc.collect.runtime.staging import StagingArea
 from coalloc.collect.runtime.staging_records import StagingRecords
 from coalloc.collect.values import HERE, CollectReport, CollectRequest, CollectView
 from coalloc.config import access, own_policy
+from coalloc.credentials import Credentials
 from coalloc.engine.base import EngineOptions
 from coalloc.engine.gridftp.address import parse
 from coalloc.errors import CoallocError, UsageError
@@ -82,7 +83,9 @@ async def collect(
 
 def _options(wanted: CollectRequest) -> EngineOptions:
     """Return the options for all servers. :raises UsageError: for an invalid route"""
-    options = EngineOptions(DirectDialer(own_policy()), data_hosts=wanted.data_hosts, delegate=wanted.delegate)
+    options = EngineOptions(
+        DirectDialer(own_policy()), data_hosts=wanted.data_hosts, delegate=wanted.delegate, credentials=Credentials()
+    )
     if not wanted.routes:
         return options
     from coalloc.broker_client.depot_routes import data_routes  # imported here because few users have depots
@@ -189,7 +192,10 @@ async def _named(wanted: CollectRequest) -> tuple[list[str], list[FoundReplicas]
         raise UsageError("no source was given", "give URLs of files, or of directories with a / at the end")
     known = access(wanted.broker)
     ask, dialer = Broker(known).resolve if known else None, DirectDialer(own_policy())
-    found = [each for source in others for each in await resolve([source], _no_document, ask, (dialer,))]
+    own = Credentials()
+    found = [
+        each for source in others for each in await resolve([source], _no_document, ask, (dialer,), credentials=own)
+    ]
     return urls, found
 
 

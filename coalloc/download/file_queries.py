@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 from coalloc.config import own_policy, own_routes
+from coalloc.credentials import Credentials, Presenter
 from coalloc.download.agreement import Agreement, unusable
 from coalloc.download.preview import preview
 from coalloc.download.request import Request, ranked, relayed_dialer
 from coalloc.engine import Engine, open_source, open_sources
 from coalloc.engine.base import EngineOptions, Source
+from coalloc.engine.http.dav_urls import web_url
 from coalloc.engine.limits.within_process import PROCESSES
 from coalloc.errors import NoFreeConnection, SourceError, UsageError
 from coalloc.history.finishes import FinishHistory
@@ -36,7 +38,10 @@ RELAYED = ("dav", "davs", "ftp", "gsiftp", "http", "https")
 
 
 class ServerCheck(NamedTuple):
-    """The result of checking a server: whether and after how many seconds it answers, the file's size, its features."""
+    """The result of checking a server: whether and after how many seconds it answers, the file's size, its features.
+
+    :param credential: description of the credentials that a web server gets, and of those that are not sent
+    """
 
     url: str
     ok: bool
@@ -44,6 +49,7 @@ class ServerCheck(NamedTuple):
     size: int | None = None
     features: tuple[str, ...] = ()
     error: SourceError | None = None
+    credential: str = ""
 
 
 async def planned_file(request: Request, found: FoundReplicas, ask_checksum: bool = False) -> tuple[Plan, ReplicaSet]:
@@ -136,13 +142,16 @@ async def check_servers(
     engine: Engine = "auto",
     delegate: frozenset[str] = frozenset(),
     via: tuple[str, ...] | None = None,
+    credentials: Credentials | None = None,
 ) -> list[ServerCheck]:
     """Check whether these servers answer about their files.
 
     :param delegate: hosts that may get a limited proxy if they require one
     :param via: routes over depots, as in a `Request`
+    :param credentials: credentials for web servers, as in a `Request`
     """
-    request = Request(tuple(urls), engine=engine, delegate=delegate, via=via)
+    shown = Credentials() if credentials is None else credentials
+    request = Request(tuple(urls), engine=engine, delegate=delegate, via=via, credentials=shown)
     return list(await gather(*((_check_object if is_federated(url) else _check)(url, request) for url in urls)))
 
 
@@ -154,10 +163,13 @@ async def _check(url: str, request: Request) -> ServerCheck:
     finally:
         await source.close()
     seconds = time.monotonic() - began
+    asked = web_url(url)
+    web = urlsplit(asked).scheme in ("http", "https")
+    credential = Presenter(asked, request.credentials).summary() if web else ""
     if isinstance(answer, SourceError):
-        return ServerCheck(redact(url), False, seconds, error=answer)
+        return ServerCheck(redact(url), False, seconds, error=answer, credential=credential)
     features = () if answer.ranged else ("ignores ranges",)
-    return ServerCheck(redact(url), True, seconds, answer.size, features)
+    return ServerCheck(redact(url), True, seconds, answer.size, features, credential=credential)
 
 
 async def _check_object(url: str, request: Request) -> ServerCheck:

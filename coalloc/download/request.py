@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, get_args
 from urllib.parse import urlsplit
 
 from coalloc.config import access, own_policy, own_routes
+from coalloc.credentials import Credentials
 from coalloc.engine import Engine, open_source, speaks
 from coalloc.engine.base import EngineOptions, Leads, Source
 from coalloc.engine.first_answers import FirstAnswers
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from coalloc.depot.automatic import Listed
     from coalloc.depot.dialer import RelayedDialer, RouteTimes
 
-__all__ = ["Request", "dialers", "named_files", "ranked", "relayed_dialer", "several_files"]
+__all__ = ["Request", "dialers", "named_files", "prepared", "ranked", "relayed_dialer", "several_files"]
 
 
 class Dialers(NamedTuple):
@@ -68,7 +69,8 @@ class Request(NamedTuple):
     `via` are routes over depots, as ROUTE or HOST=ROUTE; None for the user's usual ones. `dialers` are made of the
     policy and the routes, once for all connections, so that a failed route is not tried for each; None for new ones.
     `first` keeps the answers of servers that were asked whether a URL is a Metalink, for the sources. With a
-    `deadline`, a transfer that will probably be late is refused, and as few sources are used as it needs.
+    `deadline`, a transfer that will probably be late is refused, and as few sources are used as it needs. `credentials`
+    are those that web servers may get; None for the user's own, from the environment and from files.
     """
 
     sources: Sequence[str] | str
@@ -94,6 +96,7 @@ class Request(NamedTuple):
     via: tuple[str, ...] | None = None
     dialers: Dialers | None = None
     deadline: Deadline | None = None
+    credentials: Credentials | None = None
 
     @property
     def named(self) -> tuple[str, ...]:
@@ -141,6 +144,7 @@ class Request(NamedTuple):
             proxy=self.proxy,
             leads=self.leads,
             first=self.first,
+            credentials=Credentials() if self.credentials is None else self.credentials,
         )
 
 
@@ -194,6 +198,15 @@ def _past_times() -> dict[str, dict[str, float]]:
     return expected_times(RouteHistory.open().newest(time.time()))
 
 
+def prepared(request: Request, first: FirstAnswers) -> Request:
+    """Return a request with what all its connections share: routes, credentials and the first answers of servers."""
+    return request._replace(
+        first=first,
+        dialers=request.dialers or dialers(request.own, request.via, request.broker),
+        credentials=Credentials() if request.credentials is None else request.credentials,
+    )
+
+
 async def named_files(request: Request, broker: "Broker | None") -> list[FoundReplicas]:
     """Return the files that the request names; a checksum given by the user replaces a file's known checksums."""
     if request.engine not in get_args(Engine):
@@ -210,7 +223,7 @@ async def named_files(request: Request, broker: "Broker | None") -> list[FoundRe
         named = [FoundReplicas(await with_caches(request.file, options.dialers), {})]
     else:
         ask = broker.resolve if broker else None
-        named = await resolve(request.named, fetch_document, ask, options.dialers, request.first)
+        named = await resolve(request.named, fetch_document, ask, options.dialers, request.first, options.credentials)
     files = [found._replace(file=_spoken(request.engine, _wanted(request, found.file))) for found in named]
     if expected is None:
         return files

@@ -19,6 +19,7 @@ from coalloc.util.addresses import policy_of
 from coalloc.util.dialer import Dialer, ordered
 
 if TYPE_CHECKING:
+    from coalloc.credentials import Credentials
     from coalloc.depot.data_routes import DataRoutes
 
 __all__ = ["Admission", "EngineOptions", "Leads", "Source"]
@@ -67,14 +68,21 @@ class EngineOptions:
     """Routes over depots for data that another server sends to this one; None for direct connections."""
     federation: Federation | None = None
     """The federation of the replica, if its director named it."""
+    credentials: "Credentials | None" = None
+    """The credentials that web servers may get; None for those in the URL only."""
 
     def named(self, origin: Origin) -> "EngineOptions":
-        """Return the options for a replica of this origin: if a server named it, its addresses are restricted."""
+        """Return the options for a replica of this origin: if a server named it, its addresses are restricted.
+
+        It then gets only the credentials that are for its server whoever names it.
+        """
         policy = policy_of(origin, self.dialer.policy)
-        if policy == self.dialer.policy and origin.federation == self.federation:
-            return self
+        credentials = self.credentials and self.credentials.named(origin)
+        changed = replace(self, credentials=credentials, federation=origin.federation)
+        if policy == self.dialer.policy:
+            return changed
         further = tuple(dialer.under(policy) for dialer in self.further)
-        return replace(self, dialer=self.dialer.under(policy), further=further, federation=origin.federation)
+        return replace(changed, dialer=self.dialer.under(policy), further=further)
 
     def to(self, host: str) -> "EngineOptions":
         """Return the options for a host: only with dialers that have a route to it, the expected fastest first."""

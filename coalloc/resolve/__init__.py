@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from coalloc.credentials import Credentials
 from coalloc.engine.first_answers import FirstAnswers
 from coalloc.errors import UsageError
 from coalloc.model import DATASET, FoundReplicas, Origin, ReplicaSet
@@ -39,6 +40,7 @@ async def resolve(
     ask: Ask | None = None,
     dialers: Sequence[Dialer] = (),
     first: FirstAnswers | None = None,
+    credentials: Credentials | None = None,
 ) -> list[FoundReplicas]:
     """Resolve `sources`: replica URLs of one file, one Metalink as a path or URL, or a broker's datasets.
 
@@ -52,6 +54,7 @@ async def resolve(
     :param ask: function that asks the broker, if there is one
     :param dialers: dialers for http servers, over all routes; none for direct connections to any address
     :param first: keeps the answer of a server that was asked whether its URL is a Metalink, for the source
+    :param credentials: those that web servers may get; None for those in the URL only
     :raises UsageError: if a source is none of these, or a Metalink is malformed or not alone
     :raises SourceError: if a Metalink cannot be fetched from its server
     """
@@ -62,7 +65,7 @@ async def resolve(
             check(source)
     if ask and all(map(_may_be_dataset, sources)):
         return _checked(await ask(sources))
-    files = await _files(sources, fetch_document, dialers or (DirectDialer(),), first)
+    files = await _files(sources, fetch_document, dialers or (DirectDialer(),), first, credentials)
     return [FoundReplicas(file, {}) for file in files]
 
 
@@ -84,22 +87,30 @@ def _checked(files: Sequence[FoundReplicas]) -> list[FoundReplicas]:
 
 
 async def _files(
-    sources: Sequence[str], fetch_document: Fetch, dialers: Sequence[Dialer], first: FirstAnswers | None
+    sources: Sequence[str],
+    fetch_document: Fetch,
+    dialers: Sequence[Dialer],
+    first: FirstAnswers | None,
+    credentials: Credentials | None,
 ) -> list[ReplicaSet]:
     if any(map(is_federated, sources)):
         return [await with_caches(replica_set(sources), dialers)]
     documents = [source for source in sources if "://" not in source or _ends_as_metalink(source)]
-    if not documents and not (len(sources) == 1 and await _server_declares_metalink(sources[0], dialers, first)):
+    if not documents and not (
+        len(sources) == 1 and await _server_declares_metalink(sources[0], dialers, first, credentials)
+    ):
         return [replica_set(sources)]
     if len(sources) > 1:
         raise UsageError(
             f"{redact(documents[0])} was given with other sources, but a Metalink must be the only one",
             "give one Metalink, or only replica URLs of one file",
         )
-    return await _read(sources[0], fetch_document, dialers)
+    return await _read(sources[0], fetch_document, dialers, credentials)
 
 
-async def _read(source: str, fetch_document: Fetch, dialers: Sequence[Dialer]) -> list[ReplicaSet]:
+async def _read(
+    source: str, fetch_document: Fetch, dialers: Sequence[Dialer], credentials: Credentials | None
+) -> list[ReplicaSet]:
     from coalloc.resolve import metalink  # imported here because few transfers need a parser of XML
 
     if "://" not in source:
@@ -108,7 +119,7 @@ async def _read(source: str, fetch_document: Fetch, dialers: Sequence[Dialer]) -
     elif _is_http(source):
         from coalloc.resolve import http_documents
 
-        document, address, secure = await http_documents.get(source, metalink.MAX_BYTES, dialers)
+        document, address, secure = await http_documents.get(source, metalink.MAX_BYTES, dialers, credentials)
         files, origin = metalink.read(document, redact(source)), Origin("server", address)
     else:
         document, address = await fetch_document(source, metalink.MAX_BYTES)
@@ -131,12 +142,14 @@ def _local(path: str, limit: int) -> bytes:
         raise UsageError(f"{redact(path)} is neither a URL nor a readable file: {reason}", remedy) from None
 
 
-async def _server_declares_metalink(source: str, dialers: Sequence[Dialer], first: FirstAnswers | None) -> bool:
+async def _server_declares_metalink(
+    source: str, dialers: Sequence[Dialer], first: FirstAnswers | None, credentials: Credentials | None
+) -> bool:
     if not _is_http(source):
         return False
     from coalloc.resolve import http_documents  # imported here because it imports all of http
 
-    return await http_documents.declares_metalink(source, dialers, first)
+    return await http_documents.declares_metalink(source, dialers, first, credentials)
 
 
 def _is_http(url: str) -> bool:

@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+from coalloc.credentials import Credentials
 from coalloc.engine.base import EngineOptions
 from coalloc.engine.first_answers import FirstAnswers
 from coalloc.engine.http.answers import WANTED_DIGESTS
@@ -37,22 +38,28 @@ class FetchedDocument(NamedTuple):
     secure: bool
 
 
-async def declares_metalink(url: str, dialers: Sequence[Dialer] = (), first: FirstAnswers | None = None) -> bool:
+async def declares_metalink(
+    url: str,
+    dialers: Sequence[Dialer] = (),
+    first: FirstAnswers | None = None,
+    credentials: Credentials | None = None,
+) -> bool:
     """Return whether the server declares a URL a Metalink; False on errors, which an engine will report.
 
     :param dialers: dialers over all routes to the server, of which the fastest is used if it is known, else all; none
         for direct connections to any address
     :param first: keeps the answer for the engine, if the URL is not a Metalink
+    :param credentials: those that servers may get; None for those in the URL only
     :raises Unreachable: if the server does not answer, as an engine would only wait for it again
     """
     host = urlsplit(url).hostname or ""
     best, *others = ordered(dialers or (DirectDialer(),), host)
-    tasks = [asyncio.create_task(_declares_metalink(url, best, first))]
+    tasks = [asyncio.create_task(_declares_metalink(url, best, first, credentials))]
     try:
         if fastest_is_known((best, *others), host):
             await asyncio.wait(tasks, timeout=PATIENCE)
         if not succeeded(tasks[0]):
-            tasks += [asyncio.create_task(_declares_metalink(url, dialer, first)) for dialer in others]
+            tasks += [asyncio.create_task(_declares_metalink(url, dialer, first, credentials)) for dialer in others]
         await first_success(tasks)
         return await next((task for task in tasks if succeeded(task)), tasks[0])
     except Stalled as error:
@@ -65,10 +72,12 @@ async def declares_metalink(url: str, dialers: Sequence[Dialer] = (), first: Fir
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _declares_metalink(url: str, dialer: Dialer, first: FirstAnswers | None) -> bool:
+async def _declares_metalink(
+    url: str, dialer: Dialer, first: FirstAnswers | None, credentials: Credentials | None
+) -> bool:
     began = time.monotonic()
     async with (
-        _exchange(url, dialer) as server,
+        _exchange(url, dialer, credentials) as server,
         _timely(server),
         server.answer("HEAD", WANTED_DIGESTS) as answer,
     ):
@@ -79,11 +88,14 @@ async def _declares_metalink(url: str, dialer: Dialer, first: FirstAnswers | Non
         return declared
 
 
-async def get(url: str, limit: int, dialers: Sequence[Dialer] = ()) -> FetchedDocument:
+async def get(
+    url: str, limit: int, dialers: Sequence[Dialer] = (), credentials: Credentials | None = None
+) -> FetchedDocument:
     """Return the document at `url`.
 
     :param dialers: dialers over all routes to the server, which are tried in turn; none for direct connections to any
         address
+    :param credentials: those that servers may get; None for those in the URL only
     :raises UsageError: if the document is longer than `limit` bytes
     :raises SourceError: if the document cannot be fetched
     """
@@ -91,14 +103,14 @@ async def get(url: str, limit: int, dialers: Sequence[Dialer] = ()) -> FetchedDo
     try:
         for dialer in others:
             with suppress(Unreachable, Stalled):
-                return await _get(url, limit, dialer)
-        return await _get(url, limit, last)
+                return await _get(url, limit, dialer, credentials)
+        return await _get(url, limit, last, credentials)
     except Stalled as error:
         raise Unreachable(error.message, error.remedy) from None
 
 
-async def _get(url: str, limit: int, dialer: Dialer) -> FetchedDocument:
-    async with _exchange(url, dialer) as server, AsyncExitStack() as stack:
+async def _get(url: str, limit: int, dialer: Dialer, credentials: Credentials | None) -> FetchedDocument:
+    async with _exchange(url, dialer, credentials) as server, AsyncExitStack() as stack:
         async with _timely(server):
             answer = await stack.enter_async_context(server.answer("GET", {}))
         if not answer.is_success:
@@ -122,8 +134,8 @@ async def _get(url: str, limit: int, dialer: Dialer) -> FetchedDocument:
 
 
 @asynccontextmanager
-async def _exchange(url: str, dialer: Dialer) -> AsyncIterator[HTTPExchange]:
-    options = EngineOptions(dialer, connect_seconds=2 * SECONDS)  # `_timely` ends earlier
+async def _exchange(url: str, dialer: Dialer, credentials: Credentials | None) -> AsyncIterator[HTTPExchange]:
+    options = EngineOptions(dialer, connect_seconds=2 * SECONDS, credentials=credentials)  # `_timely` ends earlier
     server = HTTPExchange(url, options, lambda _: None)
     try:
         yield server

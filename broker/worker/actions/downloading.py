@@ -20,7 +20,7 @@ from broker.worker.rate_limits import RateLimits
 from broker.worker.recorder import Recorder
 from broker.worker.temporary_names import earlier, folder, folders, temporary
 from broker.worker.transfer_records import ArrivingBytes, TransferDecision
-from coalloc.api import Leads, Request, discard, download
+from coalloc.api import Credentials, Leads, Request, discard, download
 from coalloc.errors import IsDirectory, NoSuchFile, SinkError
 from coalloc.model import Estimate, Replica, ReplicaSet, TransferReport
 
@@ -103,6 +103,7 @@ class Downloading:
             proxy=proxy,
             beside=beside,
             leads=leads,
+            credentials=Credentials(own=False),  # those of this process are an admin's
             **allowed,
         )
 

@@ -23,6 +23,7 @@ from coalloc.util.counts import count
 
 __all__ = [
     "BUSY",
+    "DENIED",
     "PARTIAL",
     "WANTED_DIGESTS",
     "closes",
@@ -39,6 +40,8 @@ Headers = Mapping[str, str]
 
 WANTED_DIGESTS = {"Want-Digest": "adler32, md5;q=0.8, sha-256;q=0.6", "Want-Repr-Digest": "sha-256=3, adler=2, md5=1"}
 PARTIAL = 206
+DENIED = (401, 403)
+"""Status codes of a server that wants another credential, or one at all."""
 BUSY = (429, 503)
 """Status codes for too many requests, and for being out of service, mostly for the same reason."""
 ALIASES = {"adler": "adler32", "sha": "sha1"}
@@ -136,15 +139,18 @@ def _date(text: str) -> datetime | None:
     return date if date.tzinfo else date.replace(tzinfo=UTC)
 
 
-def refusal(status: int, reason: str, headers: Headers, shown: str, hidden: Callable[[str], str]) -> SourceError:
+def refusal(
+    status: int, reason: str, headers: Headers, shown: str, hidden: Callable[[str], str], login: str = ""
+) -> SourceError:
     """Return the error for a status other than 200 or 206.
 
     :param shown: the URL without secrets
     :param hidden: function that hides the secrets of URLs in the server's text
+    :param login: remedy if the server refuses access
     """
     message = f"{shown}: the server says {status} {hidden(reason)}".rstrip()
-    if status in (401, 403):
-        return PermissionRefused(message, "ask the admin for access, or log in: https://USER:PASSWORD@HOST/...")
+    if status in DENIED:
+        return PermissionRefused(message, login or "ask the admin for access")
     if status == 407:
         return PermissionRefused(message, "give user and password of the proxy in HTTP_PROXY or HTTPS_PROXY")
     if status in (404, 410):

@@ -4,7 +4,8 @@ Requests go over `plain` TCP if the URL and the answers allow it, else, and for 
 by httpx, which is not imported before.
 
 The body of a redirect is not read, unless it is so short that reading it keeps the connection. Each server has a client
-of its own, so that no login or cookie of one server is sent to another. The policy of addresses restricts redirects.
+of its own, so that no login or cookie of one server is sent to another; `credentials` decides what each server gets.
+The policy of addresses restricts redirects.
 """
 
 from collections import deque
@@ -12,8 +13,10 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple, Union
 
+from coalloc.credentials import Presenter
+from coalloc.credentials.origins import WebOrigin
 from coalloc.engine.base import EngineOptions
-from coalloc.engine.http.answers import PARTIAL, refusal
+from coalloc.engine.http.answers import DENIED, PARTIAL, refusal
 from coalloc.engine.http.channel import HTTPConnection
 from coalloc.engine.http.messages import NotHTTP
 from coalloc.engine.http.plain import Disconnected, PlainAnswer, Reached, SentRequest, UncommonAnswer, plain_server
@@ -24,6 +27,8 @@ from coalloc.util.addresses import AddressPolicy, class_of
 from coalloc.util.dialer import numeric
 
 if TYPE_CHECKING:
+    import ssl
+
     import httpx
 
 __all__ = ["Answer", "HTTPExchange", "connection_of", "is_direct", "sent_request"]
@@ -34,7 +39,7 @@ Answer = Union["httpx.Response", PlainAnswer]
 MOST = 10
 """Maximum number of redirects in a row."""
 REDIRECTS = (301, 302, 303, 307, 308)
-_Server = tuple[str, str, int | None, AddressPolicy]
+_Server = tuple[WebOrigin, AddressPolicy]
 
 
 class _Answered(NamedTuple):
@@ -45,16 +50,15 @@ class _Answered(NamedTuple):
 
 
 class _RequestTarget(NamedTuple):
-    """A request's target: its URL, the policy of addresses, and the login headers."""
+    """A request's target: its URL, and the policy of addresses."""
 
     url: "httpx.URL"
     policy: AddressPolicy
-    login: Mapping[str, str]
 
     @property
     def server(self) -> "_Server":
         """The properties that all targets of one client share."""
-        return (*_origin(self.url), self.policy)
+        return _origin(self.url), self.policy
 
 
 class HTTPExchange:
@@ -71,10 +75,12 @@ class HTTPExchange:
         self._follows = follows
         self.shown = redact(url)
         """The URL without secrets."""
+        self._presenter = Presenter(url, options.credentials, options.dialer.route)
         self._plain = plain_server(url, options.dialer, options.connect_seconds, reached)
         """The server, if plain TCP suffices for the first request."""
         self._plainly = self._plain is not None
         """Whether the next request is sent over plain TCP."""
+        self._asked_last = self._presenter.first
         self._chain: list[_Answered] = []
         self._clients: dict[_Server, httpx.AsyncClient] = {}
         self._led_to: _RequestTarget | None = None
@@ -83,7 +89,7 @@ class HTTPExchange:
 
     def hidden(self, foreign: object) -> str:
         """Return the text of a server or a library without the secrets of the requested URLs."""
-        return hide(str(foreign), self._url, *self._led_by)
+        return hide(str(foreign), self._url, *self._led_by, secrets=self._presenter.secrets)
 
     @property
     def named_by(self) -> str | None:
@@ -101,15 +107,20 @@ class HTTPExchange:
 
     def refusal(self, answer: Answer) -> SourceError:
         """Return the error for a response."""
-        error = refusal(answer.status_code, answer.reason_phrase, answer.headers, self.shown, self.hidden)
+        status, server = answer.status_code, self._server_of_answer(answer)
+        remedy = self._presenter.remedy(server) if status in DENIED else ""
+        error = refusal(status, answer.reason_phrase, answer.headers, self.shown, self.hidden, remedy)
+        if status == 401 and self._presenter.may_be_renewed(server):
+            error.permanent = False
         federation = self._options.federation
-        if federation and federation.issuers and answer.status_code in (401, 403):
+        if federation and federation.issuers and status in DENIED:
             issuers = " or ".join(federation.issuers)
-            return PermissionRefused(
-                f"{error.message}: it needs a token from {issuers}",
-                f"get a token for {federation.host} from {issuers}, and set BEARER_TOKEN",
-            )
+            error.message += f": it needs a token from {issuers}"
+            error.remedy = f"get a token for {federation.host} from {issuers}; {error.remedy}"
         return error
+
+    def _server_of_answer(self, answer: Answer) -> WebOrigin:
+        return self._presenter.first if isinstance(answer, PlainAnswer) else _origin(answer.request.url)
 
     @asynccontextmanager
     async def answer(
@@ -128,6 +139,8 @@ class HTTPExchange:
         if begun and self._plain:
             self._plain.continue_on(begun.connection)
         answer = await self._send(method, headers, begun, content)
+        if answer.is_success:
+            self._presenter.accept(self._server_of_answer(answer))
         try:
             yield answer
         finally:
@@ -162,8 +175,9 @@ class HTTPExchange:
 
     async def _ask_plainly(self, method: str, headers: Mapping[str, str]) -> PlainAnswer | None:
         """Send a request over plain TCP; return None if it has to be sent by httpx."""
-        if self._plain is None or not self._plainly:
+        if self._plain is None or not self._plainly or self._presenter.has_cookies(self._presenter.first):
             return None
+        headers = {**headers, **await self._presenter.headers(self._presenter.first)}
         with self.border():
             try:
                 self._log_asked(self._url, method, headers)
@@ -186,7 +200,7 @@ class HTTPExchange:
         import httpx
 
         with self.border():
-            first = place = _RequestTarget(httpx.URL(self._url), self._options.dialer.policy, {})
+            first = place = _RequestTarget(httpx.URL(self._url), self._options.dialer.policy)
         history: list[httpx.Response] = []
         self._chain.clear()
         while True:
@@ -215,7 +229,7 @@ class HTTPExchange:
         return self._follows and _is_redirect(answer)
 
     def _next(self, place: _RequestTarget, answer: "httpx.Response") -> _RequestTarget:
-        """Return the target of a redirect. A login is sent only to the same server."""
+        """Return the target of a redirect."""
         self._led_by.append(answer.headers["location"])
         with self.border():
             old, url = place.url, place.url.join(answer.headers["location"]).copy_with(userinfo=b"")
@@ -227,9 +241,8 @@ class HTTPExchange:
                 "give one with --checksum, or use a Metalink fetched over https",
             )
         if _origin(old) != _origin(url):
-            return _RequestTarget(url, place.policy.named_by(_server_of(answer)), {})
-        login = {name: value for name, value in answer.request.headers.items() if name == "authorization"}
-        return _RequestTarget(url, place.policy, login)
+            return _RequestTarget(url, place.policy.named_by(_server_of(answer)))
+        return _RequestTarget(url, place.policy)
 
     async def _end_short(self, answer: "httpx.Response") -> None:
         """Read a very short body, undecoded, so that the connection is kept."""
@@ -244,8 +257,10 @@ class HTTPExchange:
         self, place: _RequestTarget, method: str, headers: Mapping[str, str], content: bytes | None = None
     ) -> "httpx.Response":
         client = self._connected(place)
+        self._asked_last = _origin(place.url)
+        presented = await self._presenter.headers(self._asked_last)
         with self.border():
-            request = client.build_request(method, place.url, headers={**headers, **place.login}, content=content)
+            request = client.build_request(method, place.url, headers={**headers, **presented}, content=content)
             self._log_asked(str(place.url), method, headers)
             answer = await client.send(request, stream=True)
             self._log_answered(str(place.url), answer)
@@ -263,12 +278,14 @@ class HTTPExchange:
             trace.answered(redact(url), self.hidden(" ".join(filter(None, parts))))
 
     def _connected(self, place: _RequestTarget) -> "httpx.AsyncClient":
-        from coalloc.engine.http.transport import client
+        from coalloc.engine.http.transport import ClientSecrets, client
 
         if place.server not in self._clients:
             dialer = self._options.dialer.under(place.policy)
             spare = self._plain.spare if self._plain and not self._clients else lambda: None  # of the first server
-            made = client(str(place.url), dialer, self._options.connect_seconds, self._reached, spare)
+            server = _origin(place.url)
+            secrets = ClientSecrets(self._presenter.jar(server), self._presenter.certificate(server).shown)
+            made = client(str(place.url), dialer, self._options.connect_seconds, self._reached, spare, secrets)
             self._clients[place.server] = made
         return self._clients[place.server]
 
@@ -312,6 +329,8 @@ class HTTPExchange:
                     f"{self.shown}: the server's certificate is not trusted: {self.hidden(error.verify_message)}",
                     "set SSL_CERT_FILE to the certificate of its authority; if it has expired, tell its admin",
                 )
+            case ssl.SSLError() if "ALERT" in (error.reason or "") and "CERTIFICATE" in (error.reason or ""):
+                return self._certificate_refused(error)
             case ssl.SSLError() | httpcore.LocalProtocolError():
                 return self._not_http(error)
             case httpcore.RemoteProtocolError():
@@ -327,6 +346,11 @@ class HTTPExchange:
                     "check the URL, or use another replica",
                 )
         return error
+
+    def _certificate_refused(self, error: "ssl.SSLError") -> PermissionRefused:
+        """Return the error for a server that wants another client certificate, or one at all."""
+        what = f"{self.shown}: the server refuses the client certificate: {error.reason.lower().replace('_', ' ')}"
+        return PermissionRefused(what, self._presenter.remedy(self._asked_last))
 
     def _protocol_error(self, reason: str) -> SourceError:
         if "disconnected" in reason or "closed connection" in reason:
@@ -380,8 +404,8 @@ def is_direct(answer: Answer) -> bool:
     return not proxied(str(answer.request.url))
 
 
-def _origin(url: "httpx.URL") -> tuple[str, str, int | None]:
-    return url.scheme, url.host, url.port
+def _origin(url: "httpx.URL") -> WebOrigin:
+    return WebOrigin.made(url.scheme, url.raw_host.decode(), url.port)
 
 
 def _server_of(answer: "httpx.Response") -> str | None:

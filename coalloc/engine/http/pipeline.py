@@ -55,7 +55,7 @@ class Pipeline:
         self.vague = False
         """Whether a response did not identify the version of the file."""
         self.moved = False
-        """Whether the server has redirected a request."""
+        """Whether the server has redirected a request, or wants another credential."""
 
     def ask(self, turn: RangeRequest) -> bytes:
         """Return the bytes of a request for one more range."""
@@ -140,7 +140,7 @@ class Pipeline:
                 self._question.shown,
                 self._question.hidden,
             )
-        self.moved = 300 <= head.status < 400
+        self.moved = 300 <= head.status < 400 or head.status == 401
         if head.status != PARTIAL or not self._fits(turn, headers):
             raise UnexpectedResponse
         self._last = head.version == "1.0" or closes(headers)

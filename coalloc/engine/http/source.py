@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from coalloc.engine.base import EngineOptions, Source
 from coalloc.engine.http.answers import (
     BUSY,
+    DENIED,
     PARTIAL,
     WANTED_DIGESTS,
     closes,
@@ -115,12 +116,15 @@ class HTTPSource(Source):
             await self._ended(head, 0)
             if head.status_code in BUSY:
                 raise self._server.refusal(head)
+            refused = self._server.refusal(head) if head.status_code in DENIED else None
             size = count(head.headers.get("content-length", ""))
             if head.status_code == 200 and size is not None and head.headers.get("accept-ranges") == "bytes":
                 if not head.history:  # after a redirect, a GET may be redirected to another server
                     self._keep(head)
                 return self._stat(size, head, ranged=True)
         async with self._server.answer("GET", {**WANTED_DIGESTS, "Range": "bytes=0-0"}) as part:
+            if refused and part.status_code >= 500:  # XRootD gives the reason only in its answer to HEAD
+                raise refused
             if part.headers.get("content-length") == "1" and await self._ended(part, 1):
                 self._keep(part)
             return self._understand(part)

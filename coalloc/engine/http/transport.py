@@ -5,24 +5,25 @@ time. They raise the errors of httpcore, ssl and the dialer, and OSError; `excha
 """
 
 import asyncio
-import os
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Iterable
-from functools import cache
-from typing import Any, cast
+from http.cookiejar import CookieJar
+from typing import Any, NamedTuple, cast
 from urllib.request import getproxies, proxy_bypass
 
 import httpcore
 import httpx
 
+from coalloc.credentials.certificates import ClientCertificate
 from coalloc.engine.http.messages import NotHTTP, refuse_other_protocol
 from coalloc.engine.http.plain import CHUNK, PlainAnswer, PlainConnection, Reached
-from coalloc.errors import Unsupported
+from coalloc.engine.http.tls import WebTrust, check_server, web_trust
+from coalloc.errors import PermissionRefused, Unsupported
 from coalloc.util.addresses import ANYWHERE
 from coalloc.util.dialer import Dialer, refuse_numeric, round_trip
 
-__all__ = ["adopted", "client", "proxied"]
+__all__ = ["ClientSecrets", "adopted", "client", "proxied"]
 
 BEGINNING, HEADERS = 64 * 1024, 128 * 1024
 """Bytes read at once at the beginning of a response, and length of this beginning; httpcore accepts 100 KiB of headers.
@@ -31,8 +32,20 @@ BEGINNING, HEADERS = 64 * 1024, 128 * 1024
 Spare = Callable[[], socket.socket | None]
 
 
+class ClientSecrets(NamedTuple):
+    """The cookies of a server, and the client certificate that it gets if it asks for one."""
+
+    jar: CookieJar
+    certificate: ClientCertificate | None = None
+
+
 def client(
-    url: str, dialer: Dialer, seconds: float, reached: Reached, spare: Spare = lambda: None
+    url: str,
+    dialer: Dialer,
+    seconds: float,
+    reached: Reached,
+    spare: Spare = lambda: None,
+    secrets: ClientSecrets | None = None,
 ) -> httpx.AsyncClient:
     """Return a client for the server of a URL, over the environment's proxy, if any. It follows no redirects.
 
@@ -41,25 +54,22 @@ def client(
 
     :param seconds: time limit for each connection, TLS included
     :param spare: function that returns the socket of an existing connection to this server, None if there is none
-    :raises PermissionRefused: when the policy does not allow the host
+    :param secrets: None for no certificate, and cookies of this client alone
+    :raises PermissionRefused: when the policy does not allow the host, or the certificate cannot be used
     """
     target, proxy = httpx.URL(url), _proxy(httpx.URL(url))
     if proxy:
         refuse_numeric(target.raw_host.decode(), target.port or 0, dialer.policy)
         dialer = dialer.under(ANYWHERE)  # the user named the proxy
+    own = secrets or ClientSecrets(CookieJar())
+    trust = web_trust(own.certificate)
     pool = httpcore.AsyncConnectionPool(
-        ssl_context=_tls(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")),
+        ssl_context=trust.context,
         proxy=proxy,
-        network_backend=_Backend(dialer, seconds, reached, spare),
+        network_backend=_Backend(dialer, seconds, reached, spare, trust),
     )
     headers = {"Accept-Encoding": "identity", "User-Agent": "coget"}
-    return httpx.AsyncClient(transport=_Transport(pool), timeout=None, headers=headers)
-
-
-@cache  # reading all authorities takes 50 ms, too long for each source
-def _tls(file: str | None, folder: str | None) -> ssl.SSLContext:
-    """Return a TLS context with the authorities in SSL_CERT_FILE or SSL_CERT_DIR, else those of certifi."""
-    return httpx.create_ssl_context()
+    return httpx.AsyncClient(transport=_Transport(pool), timeout=None, headers=headers, cookies=own.jar)
 
 
 def proxied(url: str) -> bool:
@@ -142,11 +152,12 @@ class _PlainBody(httpx.AsyncByteStream):
 
 
 class _Backend(httpcore.AsyncNetworkBackend):
-    def __init__(self, dialer: Dialer, seconds: float, reached: Reached, spare: Spare) -> None:
+    def __init__(self, dialer: Dialer, seconds: float, reached: Reached, spare: Spare, trust: WebTrust) -> None:
         self._dialer = dialer
         self._spare = spare
         self._seconds = seconds
         self._reached = reached
+        self._trust = trust
 
     async def connect_tcp(
         self,
@@ -157,11 +168,11 @@ class _Backend(httpcore.AsyncNetworkBackend):
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.AsyncNetworkStream:
         if spare := self._spare():
-            return _Plain(spare, self._seconds)
+            return _Plain(spare, self._seconds, self._trust)
         sock = await self._dialer.dial(host, port, self._seconds)
         try:
             self._reached(round_trip(sock))
-            return _Plain(sock, self._seconds)
+            return _Plain(sock, self._seconds, self._trust)
         except OSError as error:  # the connection was reset as soon as it was made
             sock.close()
             raise httpcore.ConnectError(str(error)) from error
@@ -204,8 +215,9 @@ class _Opening:
 class _Plain(PlainConnection, httpcore.AsyncNetworkStream):
     """A plain TCP connection."""
 
-    def __init__(self, sock: socket.socket, seconds: float) -> None:
+    def __init__(self, sock: socket.socket, seconds: float, trust: WebTrust) -> None:
         super().__init__(sock)
+        self._trust = trust
         self._seconds = seconds
         self._opening = _Opening()
 
@@ -232,6 +244,11 @@ class _Plain(PlainConnection, httpcore.AsyncNetworkStream):
             ssl_handshake_timeout=self._seconds,
             limit=CHUNK,
         )
+        try:
+            check_server(self._trust, writer.get_extra_info("ssl_object"), server_hostname or self.peer)
+        except PermissionRefused:
+            writer.transport.abort()
+            raise
         return _Secured(reader, writer, self.peer)
 
 

@@ -30,6 +30,7 @@ from tests.support.federation import federation_server
 from tests.support.fetching import options
 from tests.support.listening import reserved
 from tests.support.nginx import Nginx
+from tests.support.web import answer, ranges, redirect, web_server
 
 PATH = "/ns/data.bin"
 CONTENT = Random("object").randbytes(6_000_000)
@@ -204,6 +205,33 @@ async def test_caches_may_get_the_token_that_the_user_has_for_the_federation(fed
     stated = Federation(federation.host, True, (ISSUER,))
     assert replica == Replica(f"https://cache.example{PATH}", 1, origin=Origin("server", "127.0.0.1", stated))
     assert EngineOptions(DirectDialer()).named(replica.origin).federation == stated
+
+
+async def test_the_token_goes_to_the_caches_and_to_no_server_behind_them(federation, grid, tmp_path, monkeypatch):
+    """One cache redirects to a thief."""
+    monkeypatch.setenv("BEARER_TOKEN", "t0ken")
+    content = ranges(CONTENT)
+
+    def guarded(request):
+        return content(request) if request.header("Authorization") == "Bearer t0ken" else answer("403 Forbidden")
+
+    async with (
+        web_server(content, grid) as thief,
+        web_server(guarded, grid) as cache,
+        web_server(lambda request: redirect(f"{thief.url}{request.path}"), grid) as leading,
+    ):
+        federation.servers = [cache.url, leading.url]
+        federation.headers = PROTECTED
+        await download(Request(federation.url(PATH), output=tmp_path))
+        assert (tmp_path / "data.bin").read_bytes() == CONTENT
+        assert set(leading.all("Authorization")) == {"Bearer t0ken"}
+        assert thief.heard
+        assert set(thief.all("Authorization")) == {None}
+        federation.headers = {}
+        for server in (cache, leading):
+            server.heard.clear()
+        await download(Request(federation.url(PATH), output=tmp_path / "again"))
+        assert {*cache.all("Authorization"), *leading.all("Authorization")} == {None}
 
 
 async def test_caches_may_not_be_more_internal_than_the_federation(federation):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from coalloc.errors import PermissionRefused
 
-__all__ = ["NEW_PROXY", "Credential", "check_dates", "find_authorities", "find_credential", "tls_context"]
+__all__ = ["NEW_PROXY", "Credential", "check_dates", "find_authorities", "find_credential", "present", "tls_context"]
 
 PROXY = "/tmp/x509up_u{uid}"
 NEW_PROXY = "run grid-proxy-init (or voms-proxy-init) for a new proxy"
@@ -101,11 +101,13 @@ def tls_context(credential: Credential, authorities: Path) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False  # `identity` applies the grid's rules for names
     context.load_verify_locations(capath=authorities)
-    _present(context, credential)
+    present(context, credential)
     return context
 
 
-def _present(context: ssl.SSLContext, credential: Credential) -> None:
+def present(context: ssl.SSLContext, credential: Credential) -> None:
+    """Make a context show a credential. :raises PermissionRefused: when its files cannot be used"""
+
     def refuse() -> str:
         raise PermissionRefused(f"the key {credential.key} needs a pass phrase", NEW_PROXY)
 
@@ -130,7 +132,7 @@ def check_dates(credential: Credential, authorities: Path) -> None:
     server.verify_flags |= ssl.VerifyFlags.VERIFY_ALLOW_PROXY_CERTS
     server.load_verify_locations(capath=authorities)
     for context in (client, server):
-        _present(context, credential)
+        present(context, credential)
     try:
         _shake_hands(client, server)
     except ssl.SSLCertVerificationError as error:
