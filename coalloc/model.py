@@ -131,7 +131,8 @@ class Stat(NamedTuple):
     """A server's information about its replica. `validator` changes when the file does (ETag, MDTM).
 
     A server that is not `ranged` can only send the whole file from its first byte. `rtt` is the round-trip time to the
-    server in seconds, None if unknown; it is not a property of the replica.
+    server in seconds, None if unknown; it is not a property of the replica. `unused` are checksums that the server
+    states, but that cannot be compared: name and reason of each.
     """
 
     size: int
@@ -139,6 +140,7 @@ class Stat(NamedTuple):
     checksums: tuple[Checksum, ...] = ()
     ranged: bool = True
     rtt: float | None = None
+    unused: tuple[str, ...] = ()
 
 
 class Entry(NamedTuple):
@@ -262,7 +264,8 @@ class SourceReport(NamedTuple):
 
     `ready_seconds` is the time from the beginning until it could first be used; None if it never could. `estimate` is
     its forecast, and `planned_bytes` its share at the start; None if the strategy assigns no shares. `routes` are its
-    routes if depots may be used, else empty.
+    routes if depots may be used, else empty. `unused_checksums` are checksums that it states, but that could not be
+    compared, or that the file does not have: name and reason of each.
     """
 
     url: str
@@ -280,6 +283,7 @@ class SourceReport(NamedTuple):
     estimate: Estimate = Estimate()
     planned_bytes: int | None = None
     routes: tuple[RouteUse, ...] = ()
+    unused_checksums: tuple[str, ...] = ()
 
 
 class Deadline(NamedTuple):

@@ -67,8 +67,13 @@ def sources_table(sources: Sequence[SourceReport]) -> TextTable:
 
 
 def troubles(sources: Sequence[SourceReport]) -> list[str]:
-    """Return one line for each source that had an error."""
-    names = human.labels([source.url for source in sources])
+    """Return one line for each source that had an error, or states checksums that say nothing about the file."""
+    labelled = list(zip(human.labels([source.url for source in sources]), sources, strict=True))
     return [
-        human.about(name, source.url, source.error) for name, source in zip(names, sources, strict=True) if source.error
+        *(human.about(name, source.url, source.error) for name, source in labelled if source.error),
+        *(
+            human.about(name, source.url, f"unused checksums: {', '.join(source.unused_checksums)}")
+            for name, source in labelled
+            if source.unused_checksums
+        ),
     ]

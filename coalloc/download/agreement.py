@@ -47,6 +47,11 @@ class Agreement:
         """The servers' digests of the whole file, which all agree."""
         return [Checksum(algorithm, value) for algorithm, (value, _) in self._digests.items()]
 
+    @property
+    def stated(self) -> dict[int, tuple[Checksum, ...]]:
+        """The checksums of the whole file that each source states."""
+        return {source: stat.checksums for source, stat in self.first_answers.items()}
+
     def stated_by(self, checksum: Checksum) -> set[int]:
         """Return the sources that state this checksum of the whole file."""
         return {source for source, stat in self.first_answers.items() if checksum in stat.checksums}

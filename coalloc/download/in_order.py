@@ -38,6 +38,7 @@ from coalloc.util.intervals import Intervals
 from coalloc.verify import WitnessServers, expectation
 from coalloc.verify.blame import blame_by_pieces
 from coalloc.verify.comparison import Comparison
+from coalloc.verify.statements import Contradiction, contradictions
 
 __all__ = ["ROOM", "InOrderDownload", "InOrderSettings", "Take"]
 
@@ -120,7 +121,7 @@ class InOrderDownload(Transfer):
         self._arrivals = [Arrivals() for _ in sources]
         self._comparison: Comparison | None = None
         self._expected = expectation(file.checksums)
-        self._hasher = hasher("adler32")
+        self._hashers: dict[str, Hasher] = {}
         self._checksum: Checksum | None = None
         self._basis: Basis = "none"
 
@@ -145,7 +146,8 @@ class InOrderDownload(Transfer):
     async def _prepare(self) -> None:
         size = self._agreement.size or 0
         self._expected = self._expected or expectation(self._agreement.digests)
-        self._hasher = hasher(self._expected.algorithm if self._expected else "adler32")
+        stated = {checksum.algorithm for checksum in self._agreement.digests}
+        self._hashers = {name: hasher(name) for name in {self._algorithm, *stated}}
         if self._hashes and len(self._hashes.values) != -(-size // self._hashes.length):
             self._hashes = None  # they are of a file of another size
         self._ahead = ReadAhead(size, self._room)
@@ -192,7 +194,8 @@ class InOrderDownload(Transfer):
             while ahead.front < size:
                 until = await self._readable()
                 (data, *_) = ahead.views(ahead.front, min(until, ahead.front + MOST_TAKEN))
-                await self._update(self._hasher, data)
+                for digest in self._hashers.values():
+                    await self._update(digest, data)
                 await self._take(data)
                 ahead.take(ahead.front + len(data))
                 if ahead.opened - asked >= self._room // STEP or (ahead.opened == size and asked < size):
@@ -257,7 +260,7 @@ class InOrderDownload(Transfer):
         await self._reading
         if not (self._file.checksums or self._hashes):  # else no other server's answer matters
             await self._runner.await_late_answers()
-        self._checksum = Checksum(self._expected.algorithm if self._expected else "adler32", self._hasher.hexdigest())
+        self._checksum = Checksum(self._algorithm, self._hashers[self._algorithm].hexdigest())
         if self._expected:
             self._hold_against(self._expected)
             return None
@@ -268,6 +271,18 @@ class InOrderDownload(Transfer):
             self._end_doubts()
             return None
         return await self._compare()
+
+    @property
+    def _algorithm(self) -> str:
+        """The algorithm of the checksum that the report states."""
+        return self._expected.algorithm if self._expected else "adler32"
+
+    @property
+    def _contradictions(self) -> Sequence[Contradiction]:
+        if self._checksum is None:  # not all bytes were read
+            return ()
+        found = {name: digest.hexdigest() for name, digest in self._hashers.items()}
+        return contradictions(found, self._agreement.stated)
 
     def _hold_against(self, expected: Checksum) -> None:
         assert self._checksum is not None

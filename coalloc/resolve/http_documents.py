@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from coalloc.engine.base import EngineOptions
 from coalloc.engine.first_answers import FirstAnswers
-from coalloc.engine.http.answers import WANTED_DIGESTS
+from coalloc.engine.http.digests import WANTED_DIGESTS
 from coalloc.engine.http.exchange import HTTPExchange
 from coalloc.errors import SourceError, Stalled, Unreachable, Unsupported, UsageError
 from coalloc.util.concurrency import first_success, succeeded

@@ -14,8 +14,9 @@ __all__ = ["agreed_checksum", "blame", "blame_by_pieces", "expectation"]
 
 def expectation(candidates: Iterable[Checksum]) -> Checksum | None:
     """Return the checksum with the strongest supported algorithm; None if there is none."""
+    order = list(ALGORITHMS)
     known = [c for c in candidates if c.algorithm in ALGORITHMS]
-    return max(known, key=lambda c: ALGORITHMS[c.algorithm], default=None)
+    return max(known, key=lambda c: order.index(c.algorithm), default=None)
 
 
 async def agreed_checksum(servers: WitnessServers, size: int) -> list[Checksum]:

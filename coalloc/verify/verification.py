@@ -1,10 +1,12 @@
 """Verification of a file that has arrived completely, and the search for the sources of wrong bytes.
 
 A file is compared with an expected checksum if there is one, otherwise with a Metalink's hashes of pieces, otherwise
-with the checksums of other replicas. The caller decides what to fetch again, and from which sources.
+with the checksums of other replicas. Then it is compared with all other checksums that servers state: these do not
+outweigh the first comparison, but are reported if they are wrong. The caller decides what to fetch again, and from
+which sources.
 """
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 
 from coalloc.model import SUSPECTED, Basis, Checksum, Extent, PieceHashes
 from coalloc.partial_file import PartialFile
@@ -12,6 +14,7 @@ from coalloc.util.disk import in_thread
 from coalloc.util.intervals import Intervals
 from coalloc.verify.blame import blame, blame_by_pieces
 from coalloc.verify.comparison import Comparison
+from coalloc.verify.statements import Contradiction, contradictions
 from coalloc.verify.witnesses import WitnessServers
 
 __all__ = ["Verification"]
@@ -26,6 +29,7 @@ class Verification:
     :param stated_by: replicas that stated `expected`; None if the user or a Metalink did
     :param hashes: hashes of the pieces from a Metalink
     :param compare: whether to compare replicas if neither `expected` nor `hashes` is known
+    :param stated: returns the checksums of the whole file that each source states
     """
 
     def __init__(
@@ -37,6 +41,7 @@ class Verification:
         *,
         compare: bool,
         stated_by: Set[int] | None = None,
+        stated: Callable[[], Mapping[int, Sequence[Checksum]]] = dict,
     ) -> None:
         self._file = file
         self._servers = servers
@@ -45,6 +50,9 @@ class Verification:
         self._hashes = hashes
         self._comparison = Comparison(servers, file.size) if compare and not (expected or hashes) else None
         self._suspected: set[int] = set()
+        self._stated = stated
+        self.contradictions: list[Contradiction] = []
+        """Checksums that sources state, but the file does not have."""
         self.checksum: Checksum | None = None
         """Checksum of the whole file, if one was computed."""
         self.basis: Basis = "none"
@@ -78,12 +86,26 @@ class Verification:
         if self._comparison is not None:
             self._comparison.cancel()
 
+    def expect(self, stated: Checksum | None, stated_by: Set[int]) -> None:
+        """Expect a checksum that sources stated after the fetch began, unless a checksum or hashes are known."""
+        if stated and not self.knows_the_whole:
+            self._expected, self._stated_by = stated, stated_by
+
     async def find_bad(self) -> dict[int, str]:
         """Return the sources to blame for wrong bytes, with the reason; empty if no error was found.
 
         :raises VerificationError: if it cannot be determined which bytes are right, or the expected checksum must be
             wrong
         """
+        bad = await self._wrong()
+        if not bad:
+            stated = self._stated()
+            algorithms = {checksum.algorithm for checksums in stated.values() for checksum in checksums}
+            found = {algorithm: await in_thread(self._file.digest, algorithm) for algorithm in sorted(algorithms)}
+            self.contradictions = contradictions(found, stated)
+        return bad
+
+    async def _wrong(self) -> dict[int, str]:
         if self._expected is not None:
             return await self._hold_against(self._expected)
         if self._hashes is not None:
@@ -100,7 +122,7 @@ class Verification:
         found = await in_thread(self._file.digest, expected.algorithm)
         self.checksum = Checksum(expected.algorithm, found)
         if found == expected.value:
-            self.basis = self._stated()
+            self.basis = self._basis_of_expected()
             return {}
         self.basis = "none"
         if self._hashes is not None:
@@ -110,7 +132,7 @@ class Verification:
         pieces = await in_thread(self._file.pieces)
         return await blame(self._servers, pieces, expected, found, self._file.size, self._suspected)
 
-    def _stated(self) -> Basis:
+    def _basis_of_expected(self) -> Basis:
         """Return the basis of the expected checksum: "own word" if only the replica that sent the bytes stated it."""
         if self._stated_by is None:
             return "given"
