@@ -27,6 +27,8 @@ def print_reports(reports: Sequence[TransferReport], file: TextIO) -> None:
             if text:
                 out.print(human.one_line(text))
         out.print(sources_table(report.sources))
+        if named := named_by(report.sources):
+            out.print(human.one_line(named))
         for text in troubles(report.sources):
             out.print(text)
 
@@ -64,6 +66,12 @@ def sources_table(sources: Sequence[SourceReport]) -> TextTable:
         for name, source in zip(names, sources, strict=True)
     ]
     return table(("source", ">share", ">bytes", ">rate", "outcome"), rows)
+
+
+def named_by(sources: Sequence[SourceReport]) -> str:
+    """Return the number of sources that servers named, and where they did; empty if there are none."""
+    places = [source.named_by for source in sources if source.named_by]
+    return f"{human.counted(len(places), 'source')} named by {', '.join(dict.fromkeys(places))}" if places else ""
 
 
 def troubles(sources: Sequence[SourceReport]) -> list[str]:

@@ -235,7 +235,7 @@ class InOrderDownload(Transfer):
             self._checked = end
             return
         senders = [piece for piece in self._ahead.pieces() if piece.start < end and start < piece.end]
-        wrong = blame_by_pieces(senders, [(start, end)], self._suspected)
+        wrong = blame_by_pieces(senders, [(start, end)], self._suspected, self._file.guests)
         back = tuple(i for i, why in self._wrong.items() if why == SUSPECTED and i not in wrong)
         self._wrong = {i: why for i, why in self._wrong.items() if i not in back} | wrong
         self._suspected |= {i for i, why in wrong.items() if why == SUSPECTED}

@@ -243,6 +243,7 @@ class Download(Transfer):
             compare=compare,
             stated_by=stated_by,
             stated=lambda: self._agreement.stated,
+            guests=self._file.guests,
         )
         verification.add(self._partial.pieces())
         file = JudgedFile(self._target.name, self._partial, journal, self._resumed)

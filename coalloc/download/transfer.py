@@ -154,9 +154,14 @@ class Transfer(ABC):
     async def _connect(self) -> None:
         """Connect until the first server answers, which determines the size.
 
+        Replicas that another one's server named are asked only if no other replica can be used.
+
         :raises CoallocError: when no source can be used
         """
-        if not await self._connections.connect(self._most):
+        guests = self._file.guests
+        own = [source for source in range(len(self._sources)) if source not in guests]
+        connect = self._connections.connect
+        if not await connect(self._most, own) and not await connect(self._most, sorted(guests)):
             raise unusable(self._urls, self._connections.errors)
 
     def _schedule(self, missing: Sequence[tuple[int, int]] | None = None, opened: int | None = None) -> Scheduler:
@@ -290,11 +295,14 @@ class Transfer(ABC):
         )
 
     def _with_facts(self, number: int, report: SourceReport) -> SourceReport:
-        """Return the report of a source with its routes, and the checksums that it states in vain."""
+        """Return the report of a source with its routes, its origin, and the checksums that it states in vain."""
         stat = self._agreement.first_answers.get(number)
         wrong = tuple(str(each) for each in self._contradictions if each.source == number)
         unused = (*wrong, *(stat.unused if stat else ()))
-        return report._replace(routes=self._sources[number].routes, unused_checksums=unused)
+        named_by = self._file.replicas[number].named_by
+        return report._replace(
+            routes=self._sources[number].routes, unused_checksums=unused, named_by=named_by and named_by.url
+        )
 
     @property
     def finish_errors(self) -> "Sequence[FinishError]":

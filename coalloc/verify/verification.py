@@ -30,6 +30,7 @@ class Verification:
     :param hashes: hashes of the pieces from a Metalink
     :param compare: whether to compare replicas if neither `expected` nor `hashes` is known
     :param stated: returns the checksums of the whole file that each source states
+    :param guests: replicas that the servers of others named
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class Verification:
         compare: bool,
         stated_by: Set[int] | None = None,
         stated: Callable[[], Mapping[int, Sequence[Checksum]]] = dict,
+        guests: Set[int] = frozenset(),
     ) -> None:
         self._file = file
         self._servers = servers
@@ -51,6 +53,7 @@ class Verification:
         self._comparison = Comparison(servers, file.size) if compare and not (expected or hashes) else None
         self._suspected: set[int] = set()
         self._stated = stated
+        self._guests = guests
         self.contradictions: list[Contradiction] = []
         """Checksums that sources state, but the file does not have."""
         self.checksum: Checksum | None = None
@@ -103,6 +106,9 @@ class Verification:
             algorithms = {checksum.algorithm for checksums in stated.values() for checksum in checksums}
             found = {algorithm: await in_thread(self._file.digest, algorithm) for algorithm in sorted(algorithms)}
             self.contradictions = contradictions(found, stated)
+            if not self.knows_the_whole:
+                senders = self._guests & self._file.senders
+                bad = {each.source: f"its {each}" for each in self.contradictions if each.source in senders}
         return bad
 
     async def _wrong(self) -> dict[int, str]:
@@ -130,7 +136,7 @@ class Verification:
             if bad:
                 return bad
         pieces = await in_thread(self._file.pieces)
-        return await blame(self._servers, pieces, expected, found, self._file.size, self._suspected)
+        return await blame(self._servers, pieces, expected, found, self._file.size, self._suspected, self._guests)
 
     def _basis_of_expected(self) -> Basis:
         """Return the basis of the expected checksum: "own word" if only the replica that sent the bytes stated it."""
@@ -150,7 +156,7 @@ class Verification:
             for piece, value in zip(ranges, hashes.values, strict=True)
             if self._file.digest(hashes.algorithm, *piece) != value
         ]
-        return blame_by_pieces(self._file.pieces(), wrong, self._suspected) if wrong else {}
+        return blame_by_pieces(self._file.pieces(), wrong, self._suspected, self._guests) if wrong else {}
 
     async def forget(self, sources: Mapping[int, Intervals | None]) -> list[Extent]:
         """Remove bytes of sources whose replicas have changed, or may have; this is not an error of theirs.

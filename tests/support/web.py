@@ -4,6 +4,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from typing import Any
 
 from tests.support.scripted import raw_server
 
@@ -11,21 +12,25 @@ __all__ = ["ServedFile", "served", "served_file"]
 
 Headers = Mapping[str, str] | Callable[[str], Mapping[str, str]]
 """Further headers of each response, or a function that returns them for a method."""
+PART = 64 * 1024
 NONE: Mapping[str, str] = {}
 
 
 class ServedFile:
     """A file at a server.
 
+    :param redirect: target of a redirect, with which all requests are answered; empty for none
+    :param pause: seconds after each `PART` bytes, so that other servers get work, too
     :ivar url: its URL
     :ivar requests: the heads of the requests so far
     :ivar bytes: the number of bytes of the file that were sent
     """
 
-    def __init__(self, content: bytes, headers: Headers = NONE, redirect: str = "") -> None:
+    def __init__(self, content: bytes, headers: Headers = NONE, redirect: str = "", pause: float = 0.0) -> None:
         self.content = content
         self.headers = headers
         self.redirect = redirect
+        self.pause = pause
         self.url = ""
         self.requests: list[str] = []
         self.bytes = 0
@@ -51,8 +56,11 @@ class ServedFile:
         """Answer the requests of a connection."""
         while head := (await reader.readuntil(b"\r\n\r\n")).decode():
             first, body = self.answer(head)
-            writer.write(first.encode("latin-1") + body)
-            await writer.drain()
+            writer.write(first.encode("latin-1"))
+            for at in range(0, len(body), PART):
+                writer.write(body[at : at + PART])
+                await writer.drain()
+                await asyncio.sleep(self.pause)
 
 
 @asynccontextmanager
@@ -64,7 +72,7 @@ async def served(file: ServedFile) -> AsyncIterator[ServedFile]:
 
 
 @asynccontextmanager
-async def served_file(content: bytes, headers: Headers = NONE, redirect: str = "") -> AsyncIterator[ServedFile]:
+async def served_file(content: bytes, headers: Headers = NONE, **more: Any) -> AsyncIterator[ServedFile]:
     """Serve this content with these headers."""
-    async with served(ServedFile(content, headers, redirect)) as file:
+    async with served(ServedFile(content, headers, **more)) as file:
         yield file

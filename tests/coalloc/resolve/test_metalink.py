@@ -147,6 +147,7 @@ replica = st.builds(
     st.none() | st.integers(1, 999_999),
     st.none() | st.sampled_from(["de", "fr"]),
     st.just(Origin()),
+    st.none(),
 )
 
 
