@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from urllib.parse import urlsplit
 
-from coalloc.engine.http.links import Link
+from coalloc.engine.http.links import WebLink
 from coalloc.errors import CoallocError, UsageError
 from coalloc.model import NamedBy, Origin, Replica, ReplicaSet
 from coalloc.resolve.http_documents import METALINKS, HeadAnswer, get
@@ -47,7 +47,7 @@ async def with_duplicates(file: ReplicaSet, answer: HeadAnswer, dialers: Sequenc
     )
 
 
-def _replica(link: Link, by: NamedBy) -> Replica:
+def _replica(link: WebLink, by: NamedBy) -> Replica:
     return Replica(link.url.partition("#")[0], link.priority, link.location, named_by=by)
 
 
@@ -86,7 +86,9 @@ async def _described(
         return nothing, ((redact(link.url), f"left out: {why}"),)
 
 
-async def _read(file: ReplicaSet, link: Link, by: NamedBy, answer: HeadAnswer, dialers: Sequence[Dialer]) -> ReplicaSet:
+async def _read(
+    file: ReplicaSet, link: WebLink, by: NamedBy, answer: HeadAnswer, dialers: Sequence[Dialer]
+) -> ReplicaSet:
     """Return the file's description in a Metalink.
 
     :raises CoallocError: if the Metalink cannot be read, or is of another file

@@ -11,7 +11,7 @@ from coalloc.engine.base import EngineOptions
 from coalloc.engine.first_answers import FirstAnswers
 from coalloc.engine.http.digests import WANTED_DIGESTS, StatedDigests, stated_digests
 from coalloc.engine.http.exchange import Answer, HTTPExchange
-from coalloc.engine.http.links import Link, links
+from coalloc.engine.http.links import WebLink, links
 from coalloc.engine.http.plain import PlainAnswer
 from coalloc.errors import SourceError, Stalled, Unreachable, Unsupported, UsageError
 from coalloc.model import Checksum, NamedBy
@@ -52,7 +52,7 @@ class HeadAnswer(NamedTuple):
     """
 
     is_metalink: bool = False
-    links: tuple[tuple[Link, NamedBy], ...] = ()
+    links: tuple[tuple[WebLink, NamedBy], ...] = ()
     targets: tuple[str, ...] = ()
     checksums: tuple[Checksum, ...] = ()
     address: str | None = None

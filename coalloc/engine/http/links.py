@@ -7,7 +7,7 @@ from urllib.parse import urljoin
 
 from coalloc.util.counts import count
 
-__all__ = ["Link", "links"]
+__all__ = ["WebLink", "links"]
 
 MOST_LINKS, LONGEST_HEADER = 100, 64 * 1024
 """Maximum number of links that are read, and of characters of all together."""
@@ -17,7 +17,7 @@ ITEM = re.compile(r'\s*<([^<>"\s]*)>((?:[^,"]|"(?:[^"\\]|\\.)*+")*+)(?:,|$)')
 PARAMETER = re.compile(r';\s*([A-Za-z*-]+)\s*(?:=\s*(?:"((?:[^"\\]|\\.)*+)"|([^\s;,"]+)))?')
 
 
-class Link(NamedTuple):
+class WebLink(NamedTuple):
     """A link of a response.
 
     :param url: absolute URL of its target
@@ -34,15 +34,15 @@ class Link(NamedTuple):
     location: str | None = None
 
 
-def links(headers: Mapping[str, str], base: str) -> list[Link]:
+def links(headers: Mapping[str, str], base: str) -> list[WebLink]:
     """Return the links about the response itself, in their order; parts that make no sense are left out.
 
     :param base: URL of the response
 
     >>> links({"link": '</y>; rel="duplicate"; pri=2; geo=DE'}, "http://a/x")
-    [Link(url='http://a/y', relations=frozenset({'duplicate'}), media_type='', priority=2, location='de')]
+    [WebLink(url='http://a/y', relations=frozenset({'duplicate'}), media_type='', priority=2, location='de')]
     """
-    found: list[Link] = []
+    found: list[WebLink] = []
     text, at = headers.get("link", "")[:LONGEST_HEADER], 0
     while (item := ITEM.match(text, at)) and len(found) < MOST_LINKS:
         at = item.end()
@@ -56,7 +56,7 @@ def links(headers: Mapping[str, str], base: str) -> list[Link]:
     return found
 
 
-def _link(target: str, base: str, parameters: Mapping[str, str]) -> list[Link]:
+def _link(target: str, base: str, parameters: Mapping[str, str]) -> list[WebLink]:
     try:
         url = urljoin(base, target)
     except ValueError:
@@ -64,7 +64,7 @@ def _link(target: str, base: str, parameters: Mapping[str, str]) -> list[Link]:
     priority = count(parameters.get("pri", ""))
     location = parameters.get("geo", "").lower()
     return [
-        Link(
+        WebLink(
             url,
             frozenset(parameters.get("rel", "").lower().split()),
             parameters.get("type", "").partition(";")[0].strip().lower(),

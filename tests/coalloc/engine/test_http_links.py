@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coalloc.engine.http.links import MOST_LINKS, Link, links
+from coalloc.engine.http.links import MOST_LINKS, WebLink, links
 from tests.support.effort import effort
 
 DUPLICATE = frozenset({"duplicate"})
@@ -14,18 +14,18 @@ DUPLICATE = frozenset({"duplicate"})
     ("header", "found"),
     [
         ("", []),
-        ("<http://b/x>; rel=duplicate", [Link("http://b/x", DUPLICATE)]),
+        ("<http://b/x>; rel=duplicate", [WebLink("http://b/x", DUPLICATE)]),
         (
             '<ftp://b/x,1>;rel="Duplicate";pri=1;geo="de" ,</y> ; rel=duplicate ; pri=0; geo=deu',
-            [Link("ftp://b/x,1", DUPLICATE, "", 1, "de"), Link("http://a/y", DUPLICATE)],
+            [WebLink("ftp://b/x,1", DUPLICATE, "", 1, "de"), WebLink("http://a/y", DUPLICATE)],
         ),
         (
             '<x.meta4>; rel="describedby duplicate"; type="application/metalink4+xml; a=\\"1\\""; title="<x>, y"',
-            [Link("http://a/d/x.meta4", DUPLICATE | {"describedby"}, "application/metalink4+xml")],
+            [WebLink("http://a/d/x.meta4", DUPLICATE | {"describedby"}, "application/metalink4+xml")],
         ),
-        ('<http://b/x>; rel=next; anchor="#1", <//c>; rel=duplicate; pri=12345678', [Link("http://c", DUPLICATE)]),
-        ("<http://b/x>; rel=duplicate; rel=next, junk <http://c>; rel=duplicate", [Link("http://b/x", DUPLICATE)]),
-        ("<http://[>; rel=duplicate, <http://b>; rel=duplicate", [Link("http://b", DUPLICATE)]),
+        ('<http://b/x>; rel=next; anchor="#1", <//c>; rel=duplicate; pri=12345678', [WebLink("http://c", DUPLICATE)]),
+        ("<http://b/x>; rel=duplicate; rel=next, junk <http://c>; rel=duplicate", [WebLink("http://b/x", DUPLICATE)]),
+        ("<http://[>; rel=duplicate, <http://b>; rel=duplicate", [WebLink("http://b", DUPLICATE)]),
     ],
 )
 def test_links(header, found):

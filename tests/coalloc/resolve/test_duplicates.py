@@ -2,7 +2,7 @@
 
 import pytest
 
-from coalloc.engine.http.links import Link
+from coalloc.engine.http.links import WebLink
 from coalloc.model import NamedBy, Origin
 from coalloc.resolve.duplicates import MOST, with_duplicates
 from coalloc.resolve.http_documents import HeadAnswer
@@ -19,7 +19,7 @@ async def found(*links, targets=(), address="192.0.2.1"):
 
 
 def duplicate(url, priority=None):
-    return Link(url, frozenset({"duplicate"}), "", priority, "de")
+    return WebLink(url, frozenset({"duplicate"}), "", priority, "de")
 
 
 @pytest.mark.parametrize("address", ["192.0.2.1", None])
