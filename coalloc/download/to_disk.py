@@ -247,7 +247,16 @@ class Download(Transfer):
         )
         verification.add(self._partial.pieces())
         file = JudgedFile(self._target.name, self._partial, journal, self._resumed)
-        return Judge(file, self._urls, in_use, self._connections, verification, self._continuation, self._arrivals)
+        return Judge(
+            file,
+            self._urls,
+            in_use,
+            self._connections,
+            verification,
+            self._continuation,
+            self._arrivals,
+            self._file.guests,
+        )
 
     def _holders(self, now: Header, all_known: Header) -> dict[int, int]:
         """Return the current number of each earlier run's replica (by its journal number) that is named in this run."""

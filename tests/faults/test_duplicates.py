@@ -67,6 +67,16 @@ async def test_a_redirect_that_names_duplicates_makes_them_sources(world):
     assert [source.named_by for source in sources.values()] == [None, director.url, director.url]
 
 
+async def test_a_redirect_that_names_another_version_does_no_harm(world):
+    """Nobody states a checksum or tags, and the sizes are equal."""
+    target, right, wrong = await world.serve(), await world.serve(), await world.serve(WRONG)
+    director = await world.serve(headers=named(right, wrong), redirect=target.url)
+    sources = await world.fetch(director)
+    assert sources[wrong.url].outcome == "corrupt"
+    assert sources[wrong.url].error == "its replica differs from the one that you named"
+    assert sources[right.url].outcome != "corrupt"
+
+
 async def test_duplicates_of_a_file_with_a_checksum_become_sources(world):
     other = await world.serve(headers={"ETag": '"other"'})
     sources = await world.fetch(await world.serve(headers=DIGEST | named(other)))
