@@ -36,7 +36,7 @@ class Agreement:
     def __init__(self, files: ReplicaSet) -> None:
         self._urls: Sequence[str] = [redact(replica.url) for replica in files.replicas]
         self._replicas = files.replicas
-        self._has_pieces = files.pieces is not None
+        self._pieces = files.pieces
         self._size_is_given = files.size is not None
         self.size = files.size
         self._sized_by = "the Metalink or the catalogue"
@@ -108,11 +108,14 @@ class Agreement:
         known = self._given | {algorithm: value for algorithm, (value, _) in self._digests.items()}
         if _contradict([Checksum(*each) for each in known.items()], stat.checksums):
             raise ReplicaChanged(f"{url} belongs to another file, by its checksum", remedy)
-        if known or self._has_pieces:
-            return
+        algorithms = [*known, *([self._pieces.algorithm] if self._pieces else [])]
         scheme = self._replicas[source].url.partition(":")[0].lower()
-        if scheme not in (("https",) if named_by.secure else ("http", "https")):
-            raise ReplicaChanged(f"{url} cannot be checked: no checksum of the file is known", remedy)
+        if named_by.secure and scheme != "https" and not any(name.startswith("sha") for name in algorithms):
+            raise ReplicaChanged(f"{url} is not https, and no strong checksum of the file is known", remedy)
+        if algorithms:
+            return
+        if scheme not in ("http", "https"):
+            raise ReplicaChanged(f"{url} cannot be compared, as no checksum of the file is known", remedy)
         tags = {self.first_answers[other].validator for other in self.answered}
         if not named_by.redirecting and not ((stat.validator or "").startswith('"') and stat.validator in tags):
             raise ReplicaChanged(f"{url} has another ETag, and no checksum of the file is known", remedy)

@@ -38,7 +38,7 @@ from coalloc.util.intervals import Intervals
 from coalloc.verify import WitnessServers, expectation
 from coalloc.verify.blame import blame_by_pieces
 from coalloc.verify.comparison import Comparison
-from coalloc.verify.statements import Contradiction, contradictions
+from coalloc.verify.statements import Contradiction, compared, contradictions
 
 __all__ = ["ROOM", "InOrderDownload", "InOrderSettings", "Take"]
 
@@ -146,8 +146,7 @@ class InOrderDownload(Transfer):
     async def _prepare(self) -> None:
         size = self._agreement.size or 0
         self._expected = self._expected or expectation(self._agreement.digests)
-        stated = {checksum.algorithm for checksum in self._agreement.digests}
-        self._hashers = {name: hasher(name) for name in {self._algorithm, *stated}}
+        self._hashers = {name: hasher(name) for name in (self._algorithm, *compared(self._agreement.digests))}
         if self._hashes and len(self._hashes.values) != -(-size // self._hashes.length):
             self._hashes = None  # they are of a file of another size
         self._ahead = ReadAhead(size, self._room)

@@ -210,7 +210,8 @@ async def named_files(request: Request, broker: "Broker | None") -> list[FoundRe
     else:
         ask = broker.resolve if broker else None
         named = await resolve(request.named, fetch_document, ask, options.dialers, request.first)
-    if request.leads or request.staging is not None:  # who must allow each server, or plans their use, knows only these
+    # Guests are left out if the caller allows each server, or the strategy waits for all sources.
+    if request.leads or request.staging is not None or request.strategy != "adaptive":
         named = [found._replace(file=found.file.without_guests()) for found in named]
     files = [found._replace(file=_spoken(request.engine, _wanted(request, found.file))) for found in named]
     if expected is None:

@@ -4,6 +4,7 @@ Such a replica may be of another version of the same size. So a few of the bytes
 are fetched from the user's own replica, too. This finds other files and versions, but not a single wrong byte.
 """
 
+import asyncio
 from collections.abc import Iterable, Sequence, Set
 from random import Random
 
@@ -19,8 +20,10 @@ from coalloc.util.intervals import Intervals
 
 __all__ = ["differing_guests"]
 
-SAMPLES, LENGTH = 16, 16 * 1024
+SAMPLES, LENGTH = 8, 16 * 1024
 """Number of samples of all replicas together, at least one of each, and the bytes of each sample."""
+SECONDS = 10.0
+"""Time limit for the samples of another replica."""
 ALGORITHM = "sha256"
 
 
@@ -34,10 +37,12 @@ async def differing_guests(
     samples = _samples(file, guests & file.senders, Random())
     for other in others if samples else ():
         try:
-            async with connections.in_use[other]:
+            async with connections.in_use[other], asyncio.timeout(SECONDS):
                 received = await _received(connections.sources[other], samples)
         except SourceError as error:
             connections.errors[other] = error
+            continue
+        except TimeoutError:
             continue
         mine = [await in_thread(file.digest, ALGORITHM, sample.start, sample.end) for sample in samples]
         different = [sample for sample, one, two in zip(samples, mine, received, strict=True) if one != two]

@@ -311,7 +311,7 @@ class Download(Transfer):
     async def _judged(self, judge: Judge) -> Event | None:
         """Judge the complete file, after waiting for late sources if their answers matter."""
         if not (self._file.checksums or self._file.pieces):  # expected checksums decide without any server's answer
-            await self._runner.await_late_answers()
+            await self._runner.await_late_answers(self._file.guests)
             if self._verification and (late := expectation(self._agreement.digests)):
                 self._verification.expect(late, self._agreement.stated_by(late))
         event = await judge.judge()

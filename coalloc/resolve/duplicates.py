@@ -21,8 +21,8 @@ __all__ = ["with_duplicates"]
 
 MOST = 16
 """Maximum number of further replicas; those with the best priorities are used."""
-SECONDS = 3.0
-"""Time limit for the Metalink, for which the transfer waits."""
+SECONDS, BYTES = 3.0, 4 * 1024 * 1024
+"""Limits for the Metalink, for which the transfer waits."""
 WORST = 1_000_000
 PORTS = {"ftp": 21, "gsiftp": 2811, "http": 80, "https": 443}
 
@@ -97,10 +97,11 @@ async def _read(
 
     origin = Origin("server", answer.address)
     asked = admitted(ReplicaSet(file.name, (Replica(link.url),)), origin)
-    if asked.left_out:
-        raise UsageError(asked.left_out[0][1], "use another URL")
+    scheme = link.url.partition(":")[0].lower()
+    if asked.left_out or scheme not in (("https",) if by.secure else ("http", "https")):
+        raise UsageError(f"a Metalink is not fetched from there, as {by.url} named it", "give its URL")
     restricted = [dialer.under(policy_of(origin, dialer.policy)) for dialer in dialers]
-    document, address, secure = await get(link.url, metalink.MAX_BYTES, restricted)
+    document, address, secure = await get(link.url, BYTES, restricted)
     files = metalink.read(document, redact(link.url))
     found = files[0] if len(files) == 1 else next((each for each in files if each.name == file.name), None)
     if found is None:

@@ -14,7 +14,7 @@ from coalloc.util.disk import in_thread
 from coalloc.util.intervals import Intervals
 from coalloc.verify.blame import blame, blame_by_pieces
 from coalloc.verify.comparison import Comparison
-from coalloc.verify.statements import Contradiction, contradictions
+from coalloc.verify.statements import Contradiction, compared, contradictions
 from coalloc.verify.witnesses import WitnessServers
 
 __all__ = ["Verification"]
@@ -103,8 +103,8 @@ class Verification:
         bad = await self._wrong()
         if not bad:
             stated = self._stated()
-            algorithms = {checksum.algorithm for checksums in stated.values() for checksum in checksums}
-            found = {algorithm: await in_thread(self._file.digest, algorithm) for algorithm in sorted(algorithms)}
+            algorithms = compared(checksum for checksums in stated.values() for checksum in checksums)
+            found = {algorithm: await in_thread(self._file.digest, algorithm) for algorithm in algorithms}
             self.contradictions = contradictions(found, stated)
             if not self.knows_the_whole:
                 senders = self._guests & self._file.senders

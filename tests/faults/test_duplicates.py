@@ -1,5 +1,6 @@
 """Servers that name further replicas by Link headers (RFC 6249): honest ones help, and lying ones do no harm."""
 
+import asyncio
 import base64
 import hashlib
 import random
@@ -11,6 +12,7 @@ import pytest
 from coalloc import api
 from coalloc.model import Results
 from tests.support.nginx import Nginx
+from tests.support.scripted import raw_server
 from tests.support.web import ServedFile, served
 
 CONTENT = random.Random(3).randbytes(3 << 20)
@@ -68,7 +70,7 @@ async def test_a_redirect_that_names_duplicates_makes_them_sources(world):
 
 
 async def test_a_redirect_that_names_another_version_does_no_harm(world):
-    """Nobody states a checksum or tags, and the sizes are equal."""
+    """Servers state neither checksums nor tags, and the sizes are equal."""
     target, right, wrong = await world.serve(), await world.serve(), await world.serve(WRONG)
     director = await world.serve(headers=named(right, wrong), redirect=target.url)
     sources = await world.fetch(director)
@@ -152,6 +154,34 @@ async def test_no_more_sources_are_asked_than_allowed(world):
     assert not other.requests
 
 
+async def test_a_duplicate_that_does_not_answer_delays_nothing(world, monkeypatch):
+    """The time limit for a late answer is longer than the test may last."""
+    monkeypatch.setattr("coalloc.download.connections.ANSWER", 3600.0)
+    silent = asyncio.Event()
+
+    async def serve(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        await silent.wait()
+
+    async with raw_server(serve) as port:
+        link = {"Link": f"<http://127.0.0.1:{port}/x>; rel=duplicate"}
+        target = await world.serve(pause=0.0)
+        director = await world.serve(headers=link, redirect=target.url)
+        sources = await world.fetch(director)
+    assert sources[director.url].bytes == len(CONTENT)
+
+
+@pytest.mark.parametrize("options", [{"strategy": "brute"}, {"leads": None}], ids=["strategy", "leads"])
+async def test_duplicates_are_left_out_where_each_server_matters(world, options):
+    async def allow(url):
+        return ()
+
+    other = await world.serve()
+    first = await world.serve(headers=DIGEST | named(other), pause=0.0)
+    assert len(await world.fetch(first, **{"leads": allow} if "leads" in options else options)) == 1
+    assert not other.requests
+
+
 async def test_sources_that_the_user_names_are_all_that_is_used(world):
     other = await world.serve()
     both = [await world.serve(headers=DIGEST | named(other), pause=0.0) for _ in range(2)]
@@ -184,7 +214,7 @@ async def test_a_metalink_that_the_server_names_gives_hashes_and_sources(world):
 
 @pytest.mark.parametrize(
     "document",
-    [b"<html>", metalink("http://127.0.0.1:1/x", content=b"x"), metalink("ftp://a/x").replace(b"</file>", b"")],
+    [b"<html>", metalink("http://127.0.0.1:1/x", content=b"x"), metalink("ftp://a/x", name="a") * 2],
 )
 async def test_a_metalink_that_is_malformed_or_contradicts_the_server_is_left_out(world, document):
     described = await world.serve(document, pause=0.0)

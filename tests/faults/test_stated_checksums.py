@@ -68,6 +68,15 @@ async def test_a_wrong_checksum_beside_a_right_stronger_one_is_named(tmp_path):
     assert named.startswith(f"crc32c (it states {base64.b64decode(wrong).hex()}, but the file has ")
 
 
+async def test_of_many_slow_checksums_only_the_strongest_are_compared(tmp_path):
+    names = {"sha512": "sha-512", "sha256": "sha-256", "sha1": "sha", "md5": "md5"}
+    stated = ", ".join(f"{name}=:{base64_of(algorithm)}:" for algorithm, name in names.items())
+    async with served_file(CONTENT, {"Repr-Digest": stated}) as server:
+        report = await fetched(tmp_path, server.url)
+    assert report.checksum.algorithm == "sha512"
+    assert set(report.sources[0].unused_checksums) == {"sha1 (not compared)", "md5 (not compared)"}
+
+
 async def test_a_wrong_checksum_beside_the_users_own_is_named(tmp_path):
     given = f"md5:{hashlib.md5(CONTENT).hexdigest()}"
     async with served_file(CONTENT, WRONG[0]) as server:

@@ -72,7 +72,7 @@ def _listed(headers: Mapping[str, str], whole: bool) -> Iterator[tuple[str, str,
     doubts = {
         "digest": "",
         "repr-digest": "",
-        "content-digest": "" if whole else "of a range",
+        **({"content-digest": ""} if whole else {}),  # else it is about the range
         "x-goog-hash": "" if stored in ("identity", "") else "of the compressed file",
     }
     for header, doubt in doubts.items():

@@ -54,13 +54,16 @@ def test_unusable_checksums_are_named(headers, unused):
     assert not stated_digests(headers, whole=True).usable
 
 
-@pytest.mark.parametrize("header", ["content-digest", "x-amz-checksum-md5"])
-def test_a_checksum_of_a_range_is_not_taken_for_one_of_the_file(header):
-    value = "md5=:CY9rzUYh03PK3k6DJie09g==:" if header == "content-digest" else "CY9rzUYh03PK3k6DJie09g=="
-    assert stated_digests({header: value}, whole=True).usable
-    stated = stated_digests({header: value}, whole=False)
-    assert not stated.usable
-    assert len(stated.unused) == 1
+@pytest.mark.parametrize(
+    ("headers", "unused"),
+    [
+        ({"content-digest": "md5=:CY9rzUYh03PK3k6DJie09g==:"}, ()),
+        ({"x-amz-checksum-md5": "CY9rzUYh03PK3k6DJie09g=="}, ("md5 (perhaps of a range)",)),
+    ],
+)
+def test_a_checksum_of_a_range_is_not_taken_for_one_of_the_file(headers, unused):
+    assert stated_digests(headers, whole=True).usable
+    assert stated_digests(headers, whole=False) == ((), unused)
 
 
 @pytest.mark.parametrize(
