@@ -24,6 +24,7 @@ MOST = 16
 SECONDS, BYTES = 3.0, 4 * 1024 * 1024
 """Limits for the Metalink, for which the transfer waits."""
 WORST = 1_000_000
+SHOWS_LOGIN = "left out: your certificate is shown only to servers that you name"
 PORTS = {"ftp": 21, "gsiftp": 2811, "http": 80, "https": 443}
 
 
@@ -37,12 +38,14 @@ async def with_duplicates(file: ReplicaSet, answer: HeadAnswer, dialers: Sequenc
     described, left_out = await _described(file, answer, dialers)
     found = admitted(file._replace(replicas=tuple(named), left_out=(), origin=origin), origin)
     others = _distinct((*found.replicas, *described.replicas), {own.url, *answer.targets})
-    others.sort(key=lambda replica: replica.priority or WORST)
+    usable = [replica for replica in others if urlsplit(replica.url).scheme != "gsiftp"]
+    usable.sort(key=lambda replica: replica.priority or WORST)
+    refused = [(redact(replica.url), SHOWS_LOGIN) for replica in others if replica not in usable]
     return file._replace(
-        replicas=(own, *others[:MOST]),
+        replicas=(own, *usable[:MOST]),
         checksums=described.checksums,
         pieces=described.pieces,
-        left_out=(*file.left_out, *found.left_out[:MOST], *described.left_out[:MOST], *left_out),
+        left_out=(*found.left_out[:MOST], *described.left_out[:MOST], *refused[:MOST], *left_out),
         vouched=described.vouched,
     )
 

@@ -52,7 +52,7 @@ async def blame(
     The blame is on the first of these that exist:
     1. replicas whose own checksum differs from the expected one, and bytes that an earlier run fetched from them
     2. sources whose bytes changed in transit
-    3. all replicas that the servers of others named, as the file must not be wrong because of them
+    3. all replicas that the servers of others named, if there are others, as the file must not be wrong because of them
     4. one source on suspicion: a replica that only an earlier run used, as this run does not need it; otherwise the
        source that delivered the fewest bytes, so that little is fetched again
 
@@ -73,7 +73,7 @@ async def blame(
     bad = dict.fromkeys(others | {i for i in delivered if servers.holder(i) in others}, other)
     if not bad.keys() & delivered.keys():
         bad |= await _changed_on_the_way(servers, pieces, [i for i, value in wholes.items() if value == expected.value])
-    if not bad.keys() & delivered.keys() and guests & delivered.keys():
+    if not bad.keys() & delivered.keys() and guests & delivered.keys() and set(servers.present) - guests:
         return bad | dict.fromkeys(guests, UNWANTED)
     if not bad.keys() & delivered.keys():
         good = {i for i, value in wholes.items() if value == expected.value}

@@ -108,7 +108,8 @@ class Verification:
             self.contradictions = contradictions(found, stated)
             if not self.knows_the_whole:
                 senders = self._guests & self._file.senders
-                bad = {each.source: f"its {each}" for each in self.contradictions if each.source in senders}
+                wrong = [each for each in self.contradictions if each.found is not None]
+                bad = {each.source: f"its {each}" for each in wrong if each.source in senders}
         return bad
 
     async def _wrong(self) -> dict[int, str]:

@@ -42,6 +42,7 @@ async def test_the_best_of_many_are_used():
 
 
 async def test_other_schemes_are_left_out():
-    file = await found(*(duplicate(url) for url in ["file:///etc/passwd", "s3://a/x", "ssh://-oX@h/x", "http:///x"]))
+    file = await found(*(duplicate(url) for url in ["file:///etc/passwd", "s3://a/x", "http:///x", "gsiftp://h/x"]))
     assert file.replicas == FILE.replicas
     assert len(file.left_out) == 4
+    assert "certificate" in dict(file.left_out)["gsiftp://h/x"]
