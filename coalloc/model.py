@@ -117,13 +117,30 @@ class Origin(NamedTuple):
     federation: Federation | None = None
 
 
+class NamedBy(NamedTuple):
+    """The answer in which the server of one replica named another one, unasked, by a `Link` header.
+
+    :param url: URL of the answer, or of the Metalink to which its header led, without secrets
+    :param redirecting: whether the answer was a redirect: then its server also chose the server of the first replica
+    :param secure: whether it came over https
+    """
+
+    url: str
+    redirecting: bool
+    secure: bool
+
+
 class Replica(NamedTuple):
-    """A copy of the file at a server. Lower `priority` is better; `location` is an ISO 3166 country code."""
+    """A copy of the file at a server. Lower `priority` is better; `location` is an ISO 3166 country code.
+
+    `named_by` is None for replicas that the user, the user's document or the user's broker named.
+    """
 
     url: str
     priority: int | None = None
     location: str | None = None
     origin: Origin = Origin()
+    named_by: NamedBy | None = None
 
 
 class ReplicaSet(NamedTuple):
@@ -143,12 +160,22 @@ class ReplicaSet(NamedTuple):
     vouched: bool = False
     origin: Origin = Origin()
 
+    @property
+    def guests(self) -> frozenset[int]:
+        """The indices of the replicas that the servers of others named."""
+        return frozenset(index for index, replica in enumerate(self.replicas) if replica.named_by)
+
+    def without_guests(self) -> "ReplicaSet":
+        """Return the file without the replicas that the servers of others named."""
+        return self._replace(replicas=tuple(replica for replica in self.replicas if not replica.named_by))
+
 
 class Stat(NamedTuple):
     """A server's information about its replica. `validator` changes when the file does (ETag, MDTM).
 
     A server that is not `ranged` can only send the whole file from its first byte. `rtt` is the round-trip time to the
-    server in seconds, None if unknown; it is not a property of the replica.
+    server in seconds, None if unknown; it is not a property of the replica. `unused` are checksums that the server
+    states, but that cannot be compared: name and reason of each.
     """
 
     size: int
@@ -156,6 +183,7 @@ class Stat(NamedTuple):
     checksums: tuple[Checksum, ...] = ()
     ranged: bool = True
     rtt: float | None = None
+    unused: tuple[str, ...] = ()
 
 
 class Entry(NamedTuple):
@@ -279,7 +307,9 @@ class SourceReport(NamedTuple):
 
     `ready_seconds` is the time from the beginning until it could first be used; None if it never could. `estimate` is
     its forecast, and `planned_bytes` its share at the start; None if the strategy assigns no shares. `routes` are its
-    routes if depots may be used, else empty.
+    routes if depots may be used, else empty. `unused_checksums` are checksums that it states, but that could not be
+    compared, or that the file does not have: name and reason of each. `named_by` is the URL of the answer in which
+    another source named it by a `Link` header.
     """
 
     url: str
@@ -297,6 +327,8 @@ class SourceReport(NamedTuple):
     estimate: Estimate = Estimate()
     planned_bytes: int | None = None
     routes: tuple[RouteUse, ...] = ()
+    unused_checksums: tuple[str, ...] = ()
+    named_by: str | None = None
 
 
 class Deadline(NamedTuple):

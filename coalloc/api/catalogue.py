@@ -79,6 +79,7 @@ async def register(name: str, urls: Sequence[str], broker: str | None = None) ->
     found, *others = await named_files(request, None)
     if others:
         raise UsageError(f"{urls[0]} has several files", "register them one by one")
+    found = found._replace(file=found.file.without_guests())  # a server does not decide what is registered
     _, file = await planned_file(request, found, ask_checksum=True)
     return file, await known.register(name, file)
 

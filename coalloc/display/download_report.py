@@ -27,6 +27,8 @@ def print_reports(reports: Sequence[TransferReport], file: TextIO) -> None:
             if text:
                 out.print(human.one_line(text))
         out.print(sources_table(report.sources))
+        if named := named_by(report.sources):
+            out.print(human.one_line(named))
         for text in troubles(report.sources):
             out.print(text)
 
@@ -66,9 +68,20 @@ def sources_table(sources: Sequence[SourceReport]) -> TextTable:
     return table(("source", ">share", ">bytes", ">rate", "outcome"), rows)
 
 
+def named_by(sources: Sequence[SourceReport]) -> str:
+    """Return the number of sources that servers named, and where they did; empty if there are none."""
+    places = [source.named_by for source in sources if source.named_by]
+    return f"{human.counted(len(places), 'source')} named by {', '.join(dict.fromkeys(places))}" if places else ""
+
+
 def troubles(sources: Sequence[SourceReport]) -> list[str]:
-    """Return one line for each source that had an error."""
-    names = human.labels([source.url for source in sources])
+    """Return one line for each source that had an error, or states checksums that say nothing about the file."""
+    labelled = list(zip(human.labels([source.url for source in sources]), sources, strict=True))
     return [
-        human.about(name, source.url, source.error) for name, source in zip(names, sources, strict=True) if source.error
+        *(human.about(name, source.url, source.error) for name, source in labelled if source.error),
+        *(
+            human.about(name, source.url, f"unused checksums: {', '.join(source.unused_checksums)}")
+            for name, source in labelled
+            if source.unused_checksums
+        ),
     ]

@@ -146,6 +146,8 @@ def _source(source: SourceReport) -> Document:
         "ready_seconds": source.ready_seconds,
         "copies": [copy._asdict() for copy in source.copies],
         "routes": [use._asdict() for use in source.routes],
+        "unused_checksums": list(source.unused_checksums),
+        "named_by": source.named_by,
     }
 
 

@@ -2,6 +2,9 @@
 
 Sizes must be equal, and digests from servers (HTTP Repr-Digest) too. Validators are compared only with earlier answers
 of the same server, in this run and in the journal: RFC 9110 lets two servers tag equal bytes differently.
+
+A replica that another one's server named has no say: if it contradicts others, it is left out. It is used only if its
+bytes can be held against a checksum of the file, or the naming server is to be trusted with the choice of servers.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +20,7 @@ from coalloc.errors import (
     TransferFailed,
     VerificationError,
 )
-from coalloc.model import Checksum, ReplicaSet, Stat
+from coalloc.model import Checksum, NamedBy, ReplicaSet, Stat
 from coalloc.safe_text import redact
 
 __all__ = ["Agreement", "unusable"]
@@ -32,6 +35,8 @@ class Agreement:
 
     def __init__(self, files: ReplicaSet) -> None:
         self._urls: Sequence[str] = [redact(replica.url) for replica in files.replicas]
+        self._replicas = files.replicas
+        self._pieces = files.pieces
         self._size_is_given = files.size is not None
         self.size = files.size
         self._sized_by = "the Metalink or the catalogue"
@@ -47,6 +52,11 @@ class Agreement:
         """The servers' digests of the whole file, which all agree."""
         return [Checksum(algorithm, value) for algorithm, (value, _) in self._digests.items()]
 
+    @property
+    def stated(self) -> dict[int, tuple[Checksum, ...]]:
+        """The checksums of the whole file that each source states."""
+        return {source: stat.checksums for source, stat in self.first_answers.items()}
+
     def stated_by(self, checksum: Checksum) -> set[int]:
         """Return the sources that state this checksum of the whole file."""
         return {source for source, stat in self.first_answers.items() if checksum in stat.checksums}
@@ -57,14 +67,17 @@ class Agreement:
         :raises ReplicaChanged: if it contradicts the user, the Metalink, or an earlier answer of the same server
         :raises VerificationError: if it contradicts another server, and neither the user nor a Metalink decides
         """
-        url = self._urls[source]
+        url, named_by = self._urls[source], self._replicas[source].named_by
         self._check_unchanged(source, stat)
+        if named_by:
+            self._check_named(source, named_by, stat)
         if self.size is None:
             self.size, self._sized_by = stat.size, url
         if stat.size != self.size:
             self._refuse_size(url, stat.size)
-        for offered in stat.checksums:
-            self._check_digest(url, offered)
+        if not named_by or all(self._replicas[other].named_by for other in self.answered):
+            for offered in stat.checksums:
+                self._check_digest(url, offered)
         if source not in self.answered:
             self.answered.append(source)
 
@@ -83,6 +96,29 @@ class Agreement:
         raise ReplicaChanged(
             f"{url} was changed while it was fetched: {now}", "run the same command again to fetch the new version"
         )
+
+    def _check_named(self, source: int, named_by: NamedBy, stat: Stat) -> None:
+        """Check a replica that another one's server named.
+
+        :raises ReplicaChanged: if it contradicts others, or nothing shows that it is the same file
+        """
+        url, remedy = self._urls[source], "give its URL, too, if you trust it"
+        if self.size not in (None, stat.size):
+            raise ReplicaChanged(f"{url} has {stat.size} bytes, but {self._sized_by} says {self.size}", remedy)
+        known = self._given | {algorithm: value for algorithm, (value, _) in self._digests.items()}
+        if _contradict([Checksum(*each) for each in known.items()], stat.checksums):
+            raise ReplicaChanged(f"{url} belongs to another file, by its checksum", remedy)
+        algorithms = [*known, *([self._pieces.algorithm] if self._pieces else [])]
+        scheme = self._replicas[source].url.partition(":")[0].lower()
+        if named_by.secure and scheme != "https" and not any(name.startswith("sha") for name in algorithms):
+            raise ReplicaChanged(f"{url} is not https, and no strong checksum of the file is known", remedy)
+        if algorithms:
+            return
+        if scheme not in ("http", "https"):
+            raise ReplicaChanged(f"{url} cannot be compared, as no checksum of the file is known", remedy)
+        tags = {self.first_answers[other].validator for other in self.answered}
+        if not named_by.redirecting and not ((stat.validator or "").startswith('"') and stat.validator in tags):
+            raise ReplicaChanged(f"{url} has another ETag, and no checksum of the file is known", remedy)
 
     def _refuse_size(self, url: str, size: int) -> None:
         message = f"{url} has {size} bytes, but {self._sized_by} says {self.size}"

@@ -63,13 +63,13 @@ class SourceConnections:
         """The seconds after its request in which a source should answer."""
         return max(ANSWER, SLOWER * self._slowest)
 
-    async def connect(self, most: int) -> bool:
-        """Connect to `most` sources at once, then to others if some fail or wait, until one has the agreed file.
+    async def connect(self, most: int, sources: Iterable[int]) -> bool:
+        """Connect to `most` of these sources at once, then to others if some fail, until one has the agreed file.
 
         :returns: whether a source has it; if not, `errors` has the reasons
         """
         places = asyncio.Semaphore(most)
-        pending = {self._loop.create_task(self._answers(source, places)) for source in range(len(self.sources))}
+        pending = {self._loop.create_task(self._answers(source, places)) for source in sources}
         try:
             while pending:
                 done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)

@@ -61,7 +61,8 @@ async def planned_file(request: Request, found: FoundReplicas, ask_checksum: boo
         answers, agreement = await _answers(ordered, sources, keep=ask_checksum and len(sources) <= PROCESSES)
         known = [*ordered.checksums, *agreement.digests]
         if ask_checksum and not known:
-            witnesses = WitnessServers(sources, lambda source: isinstance(answers[source], Stat))
+            own = set(answers) - ordered.guests
+            witnesses = WitnessServers(sources, lambda source: source in own and isinstance(answers[source], Stat))
             known = await agreed_checksum(witnesses, agreement.size or 0)
     finally:
         await asyncio.gather(*(source.close() for source in sources))

@@ -42,11 +42,12 @@ from coalloc.model import (
 from coalloc.schedule.events import Event, Opened, Rejected
 from coalloc.schedule.policies.in_order import InOrder
 from coalloc.util import human
-from coalloc.util.checksums import hasher
+from coalloc.util.checksums import Hasher, hasher
 from coalloc.util.intervals import Intervals
 from coalloc.verify import WitnessServers, expectation
 from coalloc.verify.blame import blame_by_pieces
 from coalloc.verify.comparison import Comparison
+from coalloc.verify.statements import Contradiction, compared, contradictions
 
 __all__ = ["ROOM", "InOrderDownload", "InOrderSettings"]
 
@@ -122,7 +123,7 @@ class InOrderDownload(Transfer):
         self._arrivals = [Arrivals() for _ in sources]
         self._comparison: Comparison | None = None
         self._expected = expectation(file.checksums)
-        self._hasher = hasher("adler32")
+        self._hashers: dict[str, Hasher] = {}
         self._checksum: Checksum | None = None
         self._basis: Basis = "none"
         self._paced = settings.reading and PacedReading(settings.reading, self._room)
@@ -149,12 +150,13 @@ class InOrderDownload(Transfer):
     async def _prepare(self) -> None:
         size = self._agreement.size or 0
         self._expected = self._expected or expectation(self._agreement.digests)
-        self._hasher = hasher(self._expected.algorithm if self._expected else "adler32")
+        self._hashers = {name: hasher(name) for name in (self._algorithm, *compared(self._agreement.digests))}
         if self._hashes and len(self._hashes.values) != -(-size // self._hashes.length):
             self._hashes = None  # they are of a file of another size
         self._ahead = ReadAhead(size, self._room)
+        digests = tuple(self._hashers.values())
         self._reader = OrderedReader(
-            self._ahead, size, self._hasher, self._take, self._hashes, self._paced, self._reject_piece, self._open
+            self._ahead, size, digests, self._take, self._hashes, self._paced, self._reject_piece, self._open
         )
         if self._deadline:
             await self._forecast(size)
@@ -219,7 +221,7 @@ class InOrderDownload(Transfer):
     def _reject_piece(self, start: int, end: int) -> None:
         """Let a wrong piece be fetched again, from others."""
         senders = [piece for piece in self._ahead.pieces() if piece.start < end and start < piece.end]
-        wrong = blame_by_pieces(senders, [(start, end)], self._suspected)
+        wrong = blame_by_pieces(senders, [(start, end)], self._suspected, self._file.guests)
         back = tuple(i for i, why in self._wrong.items() if why == SUSPECTED and i not in wrong)
         self._wrong = {i: why for i, why in self._wrong.items() if i not in back} | wrong
         self._suspected |= {i for i, why in wrong.items() if why == SUSPECTED}
@@ -244,7 +246,7 @@ class InOrderDownload(Transfer):
         await self._reading
         if not (self._file.checksums or self._hashes):  # else no other server's answer matters
             await self._runner.await_late_answers()
-        self._checksum = Checksum(self._expected.algorithm if self._expected else "adler32", self._hasher.hexdigest())
+        self._checksum = Checksum(self._algorithm, self._hashers[self._algorithm].hexdigest())
         if self._expected:
             self._hold_against(self._expected)
             return None
@@ -255,6 +257,18 @@ class InOrderDownload(Transfer):
             self._end_doubts()
             return None
         return await self._compare()
+
+    @property
+    def _algorithm(self) -> str:
+        """The algorithm of the checksum that the report states."""
+        return self._expected.algorithm if self._expected else "adler32"
+
+    @property
+    def _contradictions(self) -> Sequence[Contradiction]:
+        if self._checksum is None:  # not all bytes were read
+            return ()
+        found = {name: digest.hexdigest() for name, digest in self._hashers.items()}
+        return contradictions(found, self._agreement.stated)
 
     def _hold_against(self, expected: Checksum) -> None:
         assert self._checksum is not None

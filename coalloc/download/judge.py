@@ -1,13 +1,14 @@
 """Judgement of a complete file: it finds the bytes that are wrong, or of another version, to fetch them again."""
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from math import inf
 from typing import NamedTuple
 
 from coalloc.download.arrivals import Arrivals
 from coalloc.download.connections import SourceConnections
 from coalloc.download.continuation import Continuation
+from coalloc.download.samples import differing_guests
 from coalloc.errors import ReplicaChanged, TransferFailed, VerificationError
 from coalloc.model import Basis, Extent
 from coalloc.partial_file import Journal, PartialFile
@@ -43,6 +44,7 @@ class Judge:
     :param sources: the current sources
     :param continuation: state of the earlier run's replicas, if bytes of that run are used
     :param arrivals: for each current source, the arrivals of its bytes in this run
+    :param guests: the current sources that the servers of others named
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class Judge:
         verification: Verification,
         continuation: Continuation | None,
         arrivals: Sequence[Arrivals],
+        guests: Set[int] = frozenset(),
     ) -> None:
         self._file = file
         self._urls = [redact(url) for url in urls]
@@ -62,6 +65,7 @@ class Judge:
         self._verification = verification
         self._continuation = continuation
         self._arrivals = arrivals
+        self._guests = guests
         self.notice: str | None = None
         """Note for the user about bytes that were fetched again."""
 
@@ -78,6 +82,9 @@ class Judge:
         bad, changed = await self._suspects()
         if changed:
             return await self._fetch_anew(changed)
+        if self._guests and not bad and not self._verification.knows_the_whole:
+            own = [each.index for each in self._states if each.index not in self._guests and each.answers]
+            bad = await differing_guests(self._connections, self._file.partial, self._guests, own)
         return await self._reject(bad) if bad else None
 
     async def _suspects(self) -> tuple[Mapping[int, str], Mapping[int, str]]:

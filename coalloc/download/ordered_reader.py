@@ -1,7 +1,7 @@
 """The reader of a file in order: it is given the bytes that have arrived, pieces with a known hash only if right."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from coalloc.download.paced_reading import PacedReading
 from coalloc.download.read_ahead import ReadAhead
@@ -27,7 +27,7 @@ class OrderedReader:
 
     :param ahead: the bytes ahead of the reader
     :param size: bytes in the file
-    :param digest: digest of all that the reader is given
+    :param digests: digests of all that the reader is given
     :param take: called with the next bytes, again and again
     :param hashes: hashes of pieces, which are checked before they are given
     :param paced: the rate that the reader is promised; None to read as fast as possible
@@ -39,7 +39,7 @@ class OrderedReader:
         self,
         ahead: ReadAhead,
         size: int,
-        digest: Hasher,
+        digests: Sequence[Hasher],
         take: Take,
         hashes: PieceHashes | None,
         paced: PacedReading | None,
@@ -48,7 +48,7 @@ class OrderedReader:
     ) -> None:
         self._ahead = ahead
         self._size = size
-        self._digest = digest
+        self._digests = digests
         self._take = take
         self._hashes = hashes
         self._paced = paced
@@ -80,7 +80,8 @@ class OrderedReader:
 
     async def _give(self, data: memoryview) -> None:
         began = self._loop.time()
-        await _update(self._digest, data)
+        for digest in self._digests:
+            await _update(digest, data)
         await self._take(data)
         self._ahead.take(self._ahead.front + len(data))
         if self._paced:

@@ -224,6 +224,9 @@ async def named_files(request: Request, broker: "Broker | None") -> list[FoundRe
     else:
         ask = broker.resolve if broker else None
         named = await resolve(request.named, fetch_document, ask, options.dialers, request.first, options.credentials)
+    # Guests are left out if the caller allows each server, or the strategy waits for all sources.
+    if request.leads or request.staging is not None or request.strategy != "adaptive":
+        named = [found._replace(file=found.file.without_guests()) for found in named]
     files = [found._replace(file=_spoken(request.engine, _wanted(request, found.file))) for found in named]
     if expected is None:
         return files
@@ -268,6 +271,8 @@ async def _read_whole(source: Source, limit: int) -> bytes:
 def ranked(found: FoundReplicas, past: TransferHistory) -> tuple[ReplicaSet, list[Estimate]]:
     """Return the replicas in order of preference: by priority, then by forecast rate.
 
+    Replicas that another replica's server named follow the others.
+
     A broker's forecasts from measurements take precedence over this user's history, which the broker also knows; a
     broker's guesses do not.
     """
@@ -277,8 +282,9 @@ def ranked(found: FoundReplicas, past: TransferHistory) -> tuple[ReplicaSet, lis
         if estimate.rate is not None and (url in found.measured or expected[url].rate is None):
             expected[url] = estimate
 
-    def worth(replica: Replica) -> tuple[float, float]:
-        return (math.inf if replica.priority is None else replica.priority, -(expected[replica.url].rate or 0.0))
+    def worth(replica: Replica) -> tuple[bool, float, float]:
+        priority = math.inf if replica.priority is None else replica.priority
+        return replica.named_by is not None, priority, -(expected[replica.url].rate or 0.0)
 
     replicas = tuple(sorted(file.replicas, key=worth))
     return file._replace(replicas=replicas), [expected[replica.url] for replica in replicas]

@@ -5,7 +5,7 @@ takes effect before the next byte is delivered.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Set
 
 from coalloc.download.connections import SourceConnections, stop
 from coalloc.engine.span import Deliver, Span, pieces
@@ -87,14 +87,14 @@ class TransferRunner:
         if not self._over.done():
             self._over.set_result(None)
 
-    async def await_late_answers(self) -> None:
-        """Wait briefly for sources that have not answered yet: a replica may be of another file.
+    async def await_late_answers(self, guests: Set[int] = frozenset()) -> None:
+        """Wait briefly for sources, other than `guests`, that have not answered yet: a replica may be of another file.
 
         The time counts from their requests, so that this waits only if all bytes came almost at once.
 
         :raises CoallocError: if an answer ends the transfer
         """
-        new = self._connecting.keys() - self._answered.keys() - self._waiting
+        new = self._connecting.keys() - self._answered.keys() - self._waiting - guests
         late = {source: self._connecting[source] for source in new}
         if late:
             now, requested_at = self._loop.time(), self._connections.requested_at

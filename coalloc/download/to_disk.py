@@ -37,6 +37,7 @@ from coalloc.schedule.policies import Policy
 from coalloc.util.disk import in_thread
 from coalloc.util.intervals import Intervals
 from coalloc.verify import Verification, WitnessServers, expectation
+from coalloc.verify.statements import Contradiction
 
 __all__ = ["Download", "DownloadSettings"]
 
@@ -213,12 +214,12 @@ class Download(Transfer):
         size = self._agreement.size
         assert size is not None
         expected = expectation(self._file.checksums) or expectation(self._agreement.digests)
-        algorithm = expected.algorithm if expected else None
         header = describe(size, self._urls, self._agreement.first_answers, [expected] if expected else [])
         earlier = recall(self._partial.journal_path, header, self._partial.directory)
         if earlier.extents and not (expected or self._file.pieces):
             earlier = await self._continued(header, earlier)
-        retained = await in_thread(self._partial.begin, size, earlier.extents, algorithm)
+        known = [each.algorithm for each in ([expected] if expected else []) + self._agreement.digests]
+        retained = await in_thread(self._partial.begin, size, earlier.extents, known)
         journal = Journal.create(self._partial.journal_path, earlier.header, retained, own=self._partial.directory)
         self._journal = journal
         self._resumed = Intervals((extent.start, extent.end) for extent in retained)
@@ -235,11 +236,27 @@ class Download(Transfer):
         stated_by = self._agreement.stated_by(expected) if expected and not self._file.checksums else None
         compare = self._settings.keep_checksums
         self._verification = verification = Verification(
-            self._partial, witnesses, expected, self._file.pieces, compare=compare, stated_by=stated_by
+            self._partial,
+            witnesses,
+            expected,
+            self._file.pieces,
+            compare=compare,
+            stated_by=stated_by,
+            stated=lambda: self._agreement.stated,
+            guests=self._file.guests,
         )
         verification.add(self._partial.pieces())
         file = JudgedFile(self._target.name, self._partial, journal, self._resumed)
-        return Judge(file, self._urls, in_use, self._connections, verification, self._continuation, self._arrivals)
+        return Judge(
+            file,
+            self._urls,
+            in_use,
+            self._connections,
+            verification,
+            self._continuation,
+            self._arrivals,
+            self._file.guests,
+        )
 
     def _holders(self, now: Header, all_known: Header) -> dict[int, int]:
         """Return the current number of each earlier run's replica (by its journal number) that is named in this run."""
@@ -294,7 +311,9 @@ class Download(Transfer):
     async def _judged(self, judge: Judge) -> Event | None:
         """Judge the complete file, after waiting for late sources if their answers matter."""
         if not (self._file.checksums or self._file.pieces):  # expected checksums decide without any server's answer
-            await self._runner.await_late_answers()
+            await self._runner.await_late_answers(self._file.guests)
+            if self._verification and (late := expectation(self._agreement.digests)):
+                self._verification.expect(late, self._agreement.stated_by(late))
         event = await judge.judge()
         self._notice = judge.notice or self._notice
         return event
@@ -319,6 +338,10 @@ class Download(Transfer):
     @property
     def _bad(self) -> Mapping[int, str]:
         return self._verification.bad if self._verification else {}
+
+    @property
+    def _contradictions(self) -> Sequence[Contradiction]:
+        return self._verification.contradictions if self._verification else ()
 
     def snapshot(self) -> Snapshot:
         """Return the current state of the transfer."""

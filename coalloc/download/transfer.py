@@ -25,6 +25,7 @@ from coalloc.schedule import Scheduler
 from coalloc.schedule.events import Event, Started
 from coalloc.schedule.policies import Policy
 from coalloc.util.disk import in_thread
+from coalloc.verify.statements import Contradiction
 
 if TYPE_CHECKING:
     from coalloc.download.outlook import FinishError, Outlook
@@ -138,6 +139,11 @@ class Transfer(ABC):
     def _bad(self) -> Mapping[int, str]:
         """The sources whose bytes were wrong, with the reason."""
 
+    @property
+    def _contradictions(self) -> Sequence[Contradiction]:
+        """The checksums that sources state, but the file does not have."""
+        return ()
+
     def _agree(self, source: int, stat: Stat) -> None:
         """Process a replica's answer.
 
@@ -148,9 +154,14 @@ class Transfer(ABC):
     async def _connect(self) -> None:
         """Connect until the first server answers, which determines the size.
 
+        Replicas that another one's server named are asked only if no other replica can be used.
+
         :raises CoallocError: when no source can be used
         """
-        if not await self._connections.connect(self._most):
+        guests = self._file.guests
+        own = [source for source in range(len(self._sources)) if source not in guests]
+        connect = self._connections.connect
+        if not await connect(self._most, own) and not await connect(self._most, sorted(guests)):
             raise unusable(self._urls, self._connections.errors)
 
     def _schedule(self, missing: Sequence[tuple[int, int]] | None = None, opened: int | None = None) -> Scheduler:
@@ -265,7 +276,7 @@ class Transfer(ABC):
         else:
             until = ended if self._fetched_at is None else self._fetched_at
             sources = source_reports(scheduler.state, self._urls, self._bad, self._began, until)
-            sources = tuple(map(_with_routes, sources, self._sources))
+        sources = tuple(self._with_facts(number, source) for number, source in enumerate(sources))
         moved = sum(source.bytes for source in sources)
         seconds = ended - self._began
         return TransferReport(
@@ -283,6 +294,16 @@ class Transfer(ABC):
             deadline=self._outlook.report(self._complete_at, _unused(sources)) if self._outlook else None,
         )
 
+    def _with_facts(self, number: int, report: SourceReport) -> SourceReport:
+        """Return the report of a source with its routes, its origin, and the checksums that it states in vain."""
+        stat = self._agreement.first_answers.get(number)
+        wrong = tuple(str(each) for each in self._contradictions if each.source == number)
+        unused = (*wrong, *(stat.unused if stat else ()))
+        named_by = self._file.replicas[number].named_by
+        return report._replace(
+            routes=self._sources[number].routes, unused_checksums=unused, named_by=named_by and named_by.url
+        )
+
     @property
     def finish_errors(self) -> "Sequence[FinishError]":
         """The errors of this transfer's forecasts of its finish, once it has ended successfully."""
@@ -295,7 +316,3 @@ class Transfer(ABC):
 
 def _unused(sources: Sequence[SourceReport]) -> int:
     return sum(source.outcome == "unused" for source in sources)
-
-
-def _with_routes(report: SourceReport, source: Source) -> SourceReport:
-    return report._replace(routes=source.routes)

@@ -4,7 +4,7 @@ Each byte is written only once, and the file gets its name when it is complete. 
 and whether they are right.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -18,17 +18,11 @@ from coalloc.partial_file.owned_directory import OwnDirectory
 from coalloc.partial_file.pieces import Pieces
 from coalloc.partial_file.publishing import publish
 from coalloc.partial_file.sparse_file import Data
-from coalloc.util.checksums import adler32_combine, crc32_combine
+from coalloc.util.checksums import ALGORITHMS, ROLLING, rolling
 from coalloc.util.disk import Disk, disk_error
 from coalloc.util.intervals import Intervals
 
 __all__ = ["PartialFile"]
-
-_ROLLING: dict[str, tuple[int, Callable[[int, int, int], int]]] = {
-    "adler32": (1, adler32_combine),
-    "crc32": (0, crc32_combine),
-}
-"""Checksums that pieces may have: the checksum of no bytes, and the function that combines two checksums."""
 
 
 class PartialFile:
@@ -57,7 +51,8 @@ class PartialFile:
         self._target = target
         self._disk = disk or Disk()
         self._keeps_adler32 = keep_checksums
-        self._keeps_crc32 = False
+        self._crc: str | None = None
+        """Algorithm of the CRC that each piece has."""
         self._folder = PartialFolder(target, within, beside)
         self._data: Data | None = None
         self._follower: DigestFollower | None = None
@@ -90,7 +85,7 @@ class PartialFile:
             raise RuntimeError(f"{self._folder.path / DATA} is used before begin or after close")
         return self._data
 
-    def begin(self, size: int, extents: Iterable[Extent] = (), expected: str | None = None) -> list[Extent]:
+    def begin(self, size: int, extents: Iterable[Extent] = (), algorithms: Iterable[str] = ()) -> list[Extent]:
         """Set the size of the sparse file, and take over the extents of an earlier run. Reads the disk.
 
         An extent with an adler32 is read, and kept if the adler32 still matches. An extent without is kept unchecked:
@@ -98,17 +93,20 @@ class PartialFile:
         file is missing or has another size.
 
         :param extents: extents of an earlier run; if there are none, old data are dropped
-        :param expected: algorithm of the whole file's checksum, which is then computed as bytes arrive
+        :param algorithms: algorithms of the whole file's checksums, the most important first; one CRC and one other are
+            computed as bytes arrive
         :returns: the extents that were kept
         """
-        extents = list(extents)
+        extents, algorithms = list(extents), list(algorithms)
         self.size = size
-        self._keeps_crc32 = expected == "crc32"
+        followed = [each for each in algorithms if each not in ROLLING]
+        if crcs := [each for each in algorithms if each in ROLLING and each != "adler32"]:
+            self._crc, self._pieces = crcs[0], Pieces(crcs[0])
         self._data = Data(self._folder.own, DATA, self._disk)
         had_room = self._data.room(size, keep=bool(extents))
         retained = [extent for extent in extents if had_room and self._adopt(extent)]
-        if expected is not None and expected not in _ROLLING:
-            self._follower = DigestFollower(expected, self._data.read)
+        if followed:
+            self._follower = DigestFollower(followed[0], self._data.read)
             self._follower.advance(self._held.reach(0))
         self._begun = True
         return retained
@@ -118,15 +116,15 @@ class PartialFile:
         start, end = extent.start, extent.end
         if end > self.size or self._held.within(start, end):
             return False
-        adler32 = crc32 = None
+        adler32 = crc = None
         if self._keeps_adler32 or extent.adler32 is not None:
             adler32 = self._sum("adler32", start, end)
             if extent.adler32 not in (None, adler32):
                 return False
-        if self._keeps_crc32:
-            crc32 = self._sum("crc32", start, end)
+        if self._crc:
+            crc = self._sum(self._crc, start, end)
         self._held.add(start, end)
-        self._pieces.add(start, end, extent.source, adler32 if self._keeps_adler32 else None, crc32)
+        self._pieces.add(start, end, extent.source, adler32 if self._keeps_adler32 else None, crc)
         return True
 
     def write(self, source: int, offset: int, view: memoryview) -> list[Extent]:
@@ -146,10 +144,13 @@ class PartialFile:
     def _keep(self, source: int, start: int, view: memoryview) -> Extent:
         end = start + len(view)
         adler32 = zlib_ng.adler32(view) if self._keeps_adler32 else None
-        crc32 = zlib_ng.crc32(view) if self._keeps_crc32 else None
+        crc = None
+        if self._crc:
+            start_value, update, _ = rolling(self._crc)
+            crc = update(view, start_value)
         self._file.write(start, view)
         self._held.add(start, end)
-        self._pieces.add(start, end, source, adler32, crc32)
+        self._pieces.add(start, end, source, adler32, crc)
         return Extent(start, end, source, adler32)
 
     def missing(self) -> list[tuple[int, int]]:
@@ -183,22 +184,22 @@ class PartialFile:
     def digest(self, algorithm: str, start: int = 0, end: int | None = None) -> str:
         """Return the digest of bytes [start, end), by default of all, in lower-case hex. Reads the disk.
 
-        adler32 and crc32 are combined from the pieces that have them. The digest of the whole file named in `begin` is
+        adler32 and CRCs are combined from the pieces that have them. The digest of the whole file named in `begin` is
         mostly computed already. For any other digest, the bytes are read; missing bytes count as zeros.
         """
         end = self.size if end is None else end
-        if algorithm in _ROLLING:
-            return f"{self._combined(algorithm, start, end):08x}"
+        if algorithm in ROLLING:
+            return f"{self._combined(algorithm, start, end):0{ALGORITHMS[algorithm]}x}"
         whole = start == 0 and end == self.size == self._held.reach(0)
         if whole and self._follower is not None and self._follower.algorithm == algorithm:
             return self._follower.finish(end)
         return self._file.digest(algorithm, start, end)
 
     def _combined(self, algorithm: str, start: int, end: int) -> int:
-        value, combine = _ROLLING[algorithm]
+        value, _, combine = rolling(algorithm)
         at = start
         for piece in self._pieces:
-            known: int | None = getattr(piece, algorithm)
+            known = piece.adler32 if algorithm == "adler32" else piece.crc if algorithm == self._crc else None
             if known is not None and start <= piece.start and piece.end <= end:
                 value = combine(value, self._sum(algorithm, at, piece.start), piece.start - at)
                 value = combine(value, known, piece.end - piece.start)

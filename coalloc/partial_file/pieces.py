@@ -7,7 +7,7 @@ pieces.
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
 
-from coalloc.util.checksums import adler32_combine, crc32_combine
+from coalloc.util.checksums import adler32_combine, rolling
 
 __all__ = ["DeliveredPiece", "Pieces"]
 
@@ -15,27 +15,29 @@ __all__ = ["DeliveredPiece", "Pieces"]
 class DeliveredPiece:
     """Bytes [start, end) from one source. A checksum is None if it is not kept, or not known any more."""
 
-    __slots__ = ("adler32", "crc32", "end", "source", "start")
+    __slots__ = ("adler32", "crc", "end", "source", "start")
 
-    def __init__(self, start: int, end: int, source: int, adler32: int | None, crc32: int | None = None) -> None:
+    def __init__(self, start: int, end: int, source: int, adler32: int | None, crc: int | None = None) -> None:
         self.start = start
         self.end = end
         self.source = source
         self.adler32 = adler32
-        self.crc32 = crc32
+        self.crc = crc
 
-    def extend(self, end: int, adler32: int | None, crc32: int | None) -> None:
-        """Append the bytes from this piece's end up to `end`, with their checksums."""
+    def extend(self, end: int, adler32: int | None, crc: int | None, kind: str) -> None:
+        """Append the bytes from this piece's end up to `end`, with their checksums; `kind` is the CRC's algorithm."""
         length = end - self.end
         self.end = end
         self.adler32 = (
             None if self.adler32 is None or adler32 is None else adler32_combine(self.adler32, adler32, length)
         )
-        self.crc32 = None if self.crc32 is None or crc32 is None else crc32_combine(self.crc32, crc32, length)
+        self.crc = None if self.crc is None or crc is None else rolling(kind).combine(self.crc, crc, length)
 
 
 class Pieces:
     """Disjoint pieces, indexed by their ends and their starts.
+
+    :param crc: algorithm of the pieces' CRCs
 
     >>> pieces = Pieces()
     >>> pieces.add(0, 10, source=0, adler32=1); pieces.add(20, 30, 1, 1); pieces.add(10, 20, 0, 1)
@@ -43,9 +45,10 @@ class Pieces:
     [(0, 20, 0), (20, 30, 1)]
     """
 
-    __slots__ = ("_by_end", "_by_start", "_starts")
+    __slots__ = ("_by_end", "_by_start", "_crc", "_starts")
 
-    def __init__(self) -> None:
+    def __init__(self, crc: str = "crc32") -> None:
+        self._crc = crc
         self._by_end: dict[int, DeliveredPiece] = {}
         self._by_start: dict[int, DeliveredPiece] = {}
         self._starts: list[int] = []
@@ -57,19 +60,19 @@ class Pieces:
     def __len__(self) -> int:
         return len(self._starts)
 
-    def add(self, start: int, end: int, source: int, adler32: int | None, crc32: int | None = None) -> None:
+    def add(self, start: int, end: int, source: int, adler32: int | None, crc: int | None = None) -> None:
         """Add [start, end), which must not overlap any piece; it joins its neighbours of the same source."""
         before = self._by_end.get(start)
         if before is not None and before.source == source:
             del self._by_end[start]
-            before.extend(end, adler32, crc32)
+            before.extend(end, adler32, crc, self._crc)
         else:
-            before = DeliveredPiece(start, end, source, adler32, crc32)
+            before = DeliveredPiece(start, end, source, adler32, crc)
             self._begin(before)
         after = self._by_start.get(end)
         if after is not None and after.source == source:
             self._forget(after)
-            before.extend(after.end, after.adler32, after.crc32)
+            before.extend(after.end, after.adler32, after.crc, self._crc)
         self._by_end[before.end] = before
 
     def ending_at(self, end: int) -> DeliveredPiece | None:

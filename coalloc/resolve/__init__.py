@@ -6,6 +6,7 @@ The engines find sizes later, during the download.
 import os
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from coalloc.credentials import Credentials
@@ -18,6 +19,9 @@ from coalloc.resolve.replica_urls import admitted, check, is_federated, replica_
 from coalloc.resolve.targets import bounds, target
 from coalloc.safe_text import redact
 from coalloc.util.dialer import Dialer, DirectDialer
+
+if TYPE_CHECKING:
+    from coalloc.resolve.http_documents import HeadAnswer
 
 __all__ = ["Ask", "Fetch", "bounds", "refuse_collisions", "resolve", "target"]
 
@@ -48,7 +52,7 @@ async def resolve(
 
     With a broker, a source that is neither a URL nor a file is a dataset; without a broker, it is a Metalink's path. A
     URL is a Metalink if it ends in .meta4 or .metalink, or if it is the only source, is http(s), and its server says
-    so. Any other URL is a replica.
+    so. Any other URL is a replica; if it is the only source and http(s), its server may name further replicas.
 
     :param fetch_document: function that fetches Metalinks by protocols other than http(s)
     :param ask: function that asks the broker, if there is one
@@ -96,10 +100,14 @@ async def _files(
     if any(map(is_federated, sources)):
         return [await with_caches(replica_set(sources), dialers)]
     documents = [source for source in sources if "://" not in source or _ends_as_metalink(source)]
-    if not documents and not (
-        len(sources) == 1 and await _server_declares_metalink(sources[0], dialers, first, credentials)
-    ):
+    if not documents and (len(sources) > 1 or not _is_http(sources[0])):
         return [replica_set(sources)]
+    if not documents:
+        from coalloc.resolve import http_documents  # imported here because it imports all of http
+
+        answer = await http_documents.head(sources[0], dialers, first, credentials)
+        if not answer.is_metalink:
+            return [await _with_duplicates(replica_set(sources), answer, dialers)]
     if len(sources) > 1:
         raise UsageError(
             f"{redact(documents[0])} was given with other sources, but a Metalink must be the only one",
@@ -142,14 +150,12 @@ def _local(path: str, limit: int) -> bytes:
         raise UsageError(f"{redact(path)} is neither a URL nor a readable file: {reason}", remedy) from None
 
 
-async def _server_declares_metalink(
-    source: str, dialers: Sequence[Dialer], first: FirstAnswers | None, credentials: Credentials | None
-) -> bool:
-    if not _is_http(source):
-        return False
-    from coalloc.resolve import http_documents  # imported here because it imports all of http
+async def _with_duplicates(file: ReplicaSet, answer: "HeadAnswer", dialers: Sequence[Dialer]) -> ReplicaSet:
+    if not answer.links:
+        return file
+    from coalloc.resolve.duplicates import with_duplicates  # imported here because few servers name duplicates
 
-    return await http_documents.declares_metalink(source, dialers, first, credentials)
+    return await with_duplicates(file, answer, dialers)
 
 
 def _is_http(url: str) -> bool:

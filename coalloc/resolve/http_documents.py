@@ -1,8 +1,8 @@
-"""Documents fetched by http(s): detection of Metalinks, and their bytes. Engines fetch the actual files."""
+"""Documents fetched by http(s): detection of Metalinks, links to them, and their bytes. Engines fetch the files."""
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -10,13 +10,17 @@ from urllib.parse import urlsplit
 from coalloc.credentials import Credentials
 from coalloc.engine.base import EngineOptions
 from coalloc.engine.first_answers import FirstAnswers
-from coalloc.engine.http.answers import WANTED_DIGESTS
-from coalloc.engine.http.exchange import HTTPExchange
+from coalloc.engine.http.digests import WANTED_DIGESTS, StatedDigests, stated_digests
+from coalloc.engine.http.exchange import Answer, HTTPExchange
+from coalloc.engine.http.links import WebLink, links
+from coalloc.engine.http.plain import PlainAnswer
 from coalloc.errors import SourceError, Stalled, Unreachable, Unsupported, UsageError
+from coalloc.model import Checksum, NamedBy
+from coalloc.safe_text import redact
 from coalloc.util.concurrency import first_success, succeeded
 from coalloc.util.dialer import Dialer, DirectDialer, fastest_is_known, ordered
 
-__all__ = ["FetchedDocument", "declares_metalink", "get"]
+__all__ = ["METALINKS", "FetchedDocument", "HeadAnswer", "get", "head"]
 
 METALINKS = ("application/metalink4+xml", "application/metalink+xml")
 """Content types of Metalinks."""
@@ -38,13 +42,30 @@ class FetchedDocument(NamedTuple):
     secure: bool
 
 
-async def declares_metalink(
+class HeadAnswer(NamedTuple):
+    """The answer of a server about a URL.
+
+    :param is_metalink: whether the server declares the URL a Metalink
+    :param links: the links of the answer and of all redirects to it, each with the answer that has it
+    :param targets: the URLs of the redirects and of the answer
+    :param checksums: the checksums of the file that the answer states
+    :param address: as for `FetchedDocument`
+    """
+
+    is_metalink: bool = False
+    links: tuple[tuple[WebLink, NamedBy], ...] = ()
+    targets: tuple[str, ...] = ()
+    checksums: tuple[Checksum, ...] = ()
+    address: str | None = None
+
+
+async def head(
     url: str,
     dialers: Sequence[Dialer] = (),
     first: FirstAnswers | None = None,
     credentials: Credentials | None = None,
-) -> bool:
-    """Return whether the server declares a URL a Metalink; False on errors, which an engine will report.
+) -> HeadAnswer:
+    """Return the answer about a URL; an empty one on errors, which an engine will report.
 
     :param dialers: dialers over all routes to the server, of which the fastest is used if it is known, else all; none
         for direct connections to any address
@@ -54,38 +75,55 @@ async def declares_metalink(
     """
     host = urlsplit(url).hostname or ""
     best, *others = ordered(dialers or (DirectDialer(),), host)
-    tasks = [asyncio.create_task(_declares_metalink(url, best, first, credentials))]
+    tasks = [asyncio.create_task(_head(url, best, first, credentials))]
     try:
         if fastest_is_known((best, *others), host):
             await asyncio.wait(tasks, timeout=PATIENCE)
         if not succeeded(tasks[0]):
-            tasks += [asyncio.create_task(_declares_metalink(url, dialer, first, credentials)) for dialer in others]
+            tasks += [asyncio.create_task(_head(url, dialer, first, credentials)) for dialer in others]
         await first_success(tasks)
         return await next((task for task in tasks if succeeded(task)), tasks[0])
     except Stalled as error:
         raise Unreachable(error.message, error.remedy) from None
     except SourceError:
-        return False
+        return HeadAnswer()
     finally:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _declares_metalink(
-    url: str, dialer: Dialer, first: FirstAnswers | None, credentials: Credentials | None
-) -> bool:
+async def _head(url: str, dialer: Dialer, first: FirstAnswers | None, credentials: Credentials | None) -> HeadAnswer:
     began = time.monotonic()
-    async with (
-        _exchange(url, dialer, credentials) as server,
-        _timely(server),
-        server.answer("HEAD", WANTED_DIGESTS) as answer,
-    ):
-        kind: str = answer.headers.get("content-type", "")
-        declared = answer.is_success and kind.partition(";")[0].strip().lower() in METALINKS
-        if first and not declared and (begun := server.detach(answer)):
-            first.keep(url, dialer, begun, time.monotonic() - began)
-        return declared
+    async with _exchange(url, dialer, credentials) as server:
+        try:
+            async with _timely(server), server.answer("HEAD", WANTED_DIGESTS) as answer:
+                kind: str = answer.headers.get("content-type", "")
+                declared = answer.is_success and kind.partition(";")[0].strip().lower() in METALINKS
+                if first and not declared and (begun := server.detach(answer)):
+                    first.keep(url, dialer, begun, time.monotonic() - began)
+                return _understood(url, server, answer)._replace(is_metalink=declared)
+        except SourceError:
+            if not server.redirects:
+                raise
+            return _understood(url, server, None)
+
+
+def _understood(url: str, server: HTTPExchange, answer: Answer | None) -> HeadAnswer:
+    """Return the links of an answer and of the redirects to it; `answer` is None if it did not come."""
+    said: list[tuple[str, Mapping[str, str], bool]] = [(str(each.url), each.headers, True) for each in server.redirects]
+    stated = StatedDigests()
+    if answer and answer.is_success:
+        last = url if isinstance(answer, PlainAnswer) else str(answer.url)
+        said.append((last, answer.headers, False))
+        stated = stated_digests(answer.headers, whole=True)
+    secure = url.startswith("https:") and all(place.startswith("https:") for place, _, _ in said)
+    found = [
+        (link, NamedBy(redact(place), redirecting, secure))
+        for place, headers, redirecting in said
+        for link in links(headers, place)
+    ]
+    return HeadAnswer(False, tuple(found), tuple(place for place, _, _ in said), stated.usable, server.named_by)
 
 
 async def get(

@@ -1,4 +1,4 @@
-"""Reader and writer of Metalink 4 documents (RFC 5854); other modules fetch them.
+"""Reader of Metalink 4 (RFC 5854) and Metalink 3 documents, and writer of version 4; other modules fetch them.
 
 The reader is hardened: it refuses DTDs and entities, and limits the size and the number of elements. It reads a file's
 name, size, hash, pieces, and url with priority and location. It ignores other elements (metaurl, signature, identity,
@@ -12,7 +12,7 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from coalloc.errors import UsageError
 from coalloc.model import Checksum, PieceHashes, Replica, ReplicaSet
-from coalloc.resolve import file_names, replica_urls
+from coalloc.resolve import file_names, metalink3, replica_urls
 from coalloc.resolve.xml_tree import parsed
 from coalloc.safe_text import escaped, without_login
 from coalloc.util import checksums
@@ -21,18 +21,19 @@ from coalloc.util.counts import LARGEST, count
 __all__ = ["MAX_BYTES", "read", "write"]
 
 NAMESPACE = "urn:ietf:params:xml:ns:metalink"
-VERSION_3 = "{http://www.metalinker.org/}metalink"
 MAX_BYTES = 16 * 1024 * 1024
 MOST_REPLICAS = 1_000
 """Maximum number of replicas of a file."""
 WORST_PRIORITY = 999_999
+CHILDREN = {
+    "metalink": ("file",),
+    "file": ("size", "hash", "pieces", "url"),
+    "pieces": ("hash",),
+}
 SHAPE = {
-    f"{{{NAMESPACE}}}{tag}": frozenset(f"{{{NAMESPACE}}}{child}" for child in children)
-    for tag, children in {
-        "metalink": ("file",),
-        "file": ("size", "hash", "pieces", "url"),
-        "pieces": ("hash",),
-    }.items()
+    f"{{{namespace}}}{tag}": frozenset(f"{{{namespace}}}{child}" for child in children)
+    for namespace, shape in ((NAMESPACE, CHILDREN), (metalink3.NAMESPACE, metalink3.CHILDREN))
+    for tag, children in shape.items()
 }
 """Child elements that are read, by their parent."""
 
@@ -55,12 +56,10 @@ class _Reader:
 
     def read(self, document: bytes) -> list[ReplicaSet]:
         root = self._tree(document)
-        if root.tag == VERSION_3:
-            raise self._wrong(root, "it has version 3", "ask for the Metalink 4 file (.meta4) of the same download")
+        if root.tag == f"{{{metalink3.NAMESPACE}}}metalink":
+            metalink3.to_version_4(root, NAMESPACE)
         if root.tag != _tag("metalink"):
-            raise self._wrong(
-                root, f"it is not a Metalink 4 but a <{root.tag}>", "give a Metalink 4 file or replica URLs"
-            )
+            raise self._wrong(root, f"it is not a Metalink but a <{root.tag}>", "give a Metalink file or replica URLs")
         files = [self._file(element) for element in root.findall(_tag("file"))]
         if not files:
             raise self._wrong(root, "it has no <file>")

@@ -6,18 +6,35 @@ which checksum a transfer needs, and how to handle a wrong one.
 
 import re
 from collections.abc import Callable
-from typing import Protocol
+from functools import cache, partial
+from importlib.util import find_spec
+from typing import NamedTuple, Protocol
 
 from zlib_ng import zlib_ng
 
 from coalloc.errors import UsageError
 from coalloc.model import Checksum
+from coalloc.util.crc_combination import CRC32C, CRC64NVME, crc_combine
 
-__all__ = ["ALGORITHMS", "Hasher", "adler32_combine", "checksum", "crc32_combine", "hasher", "normalise", "parse"]
+__all__ = [
+    "ALGORITHMS",
+    "ROLLING",
+    "Hasher",
+    "RollingChecksum",
+    "adler32_combine",
+    "checksum",
+    "crc32_combine",
+    "hasher",
+    "normalise",
+    "parse",
+    "rolling",
+]
 
 ALGORITHMS = {
     "adler32": 8,
     "crc32": 8,
+    "crc32c": 8,
+    "crc64nvme": 16,
     "md5": 32,
     "sha1": 40,
     "sha224": 56,
@@ -25,7 +42,10 @@ ALGORITHMS = {
     "sha384": 96,
     "sha512": 128,
 }
-"""Supported algorithms, with the number of hex digits of their values."""
+"""Supported algorithms, the weakest first, with the number of hex digits of their values."""
+
+ROLLING = ("adler32", "crc32", "crc32c", "crc64nvme")
+"""The algorithms of `rolling`."""
 
 _ADLER_BASE = 65521
 
@@ -42,47 +62,93 @@ class Hasher(Protocol):
         ...
 
 
-class _Rolling:
-    """A 32-bit sum with the interface of a hashlib object."""
+class RollingChecksum(NamedTuple):
+    """A checksum that can be continued and combined.
 
-    def __init__(self, function: Callable[[memoryview, int], int], start: int) -> None:
-        self._function = function
-        self._value = start
+    :param start: the checksum of no bytes
+    :param update: `update(data, value)`: return the checksum of the bytes summed up in `value`, followed by `data`
+    :param combine: `combine(first, second, length)`: return the checksum of two concatenated strings, from the checksum
+        of each and the second's length in bytes
+    """
+
+    start: int
+    update: Callable[[memoryview, int], int]
+    combine: Callable[[int, int, int], int]
+
+
+@cache
+def rolling(algorithm: str) -> RollingChecksum:
+    """Return the functions of one of `ROLLING`."""
+    match algorithm:
+        case "adler32":
+            return RollingChecksum(1, zlib_ng.adler32, adler32_combine)
+        case "crc32":
+            return RollingChecksum(0, zlib_ng.crc32, crc32_combine)
+        case "crc32c":
+            import google_crc32c  # imported here because most transfers do not need it
+
+            def crc32c(data: memoryview, value: int) -> int:
+                return int(google_crc32c.extend(value, bytes(data)))  # it accepts only bytes
+
+            return RollingChecksum(0, crc32c, partial(crc_combine, CRC32C))
+        case "crc64nvme":
+            from awscrt.checksums import crc64nvme  # imported here because it is optional, and takes 0.1 s
+
+            return RollingChecksum(0, crc64nvme, partial(crc_combine, CRC64NVME))
+    raise ValueError(algorithm)
+
+
+class _RollingHasher:
+    """A rolling checksum with the interface of a hashlib object."""
+
+    def __init__(self, algorithm: str) -> None:
+        self._digits = ALGORITHMS[algorithm]
+        self._value, self._update, _ = rolling(algorithm)
 
     def update(self, data: memoryview, /) -> None:
-        self._value = self._function(data, self._value)
+        self._value = self._update(data, self._value)
 
     def hexdigest(self) -> str:
-        return f"{self._value:08x}"
+        return f"{self._value:0{self._digits}x}"
 
 
 def hasher(algorithm: str) -> Hasher:
     """Return a new hasher for one of `ALGORITHMS`."""
-    if algorithm == "adler32":
-        return _Rolling(zlib_ng.adler32, 1)
-    if algorithm == "crc32":
-        return _Rolling(zlib_ng.crc32, 0)
+    if algorithm in ROLLING:
+        return _RollingHasher(algorithm)
     import hashlib  # loads OpenSSL, which most transfers do not need
 
     return hashlib.new(algorithm, usedforsecurity=False)
 
 
 def normalise(name: str) -> str | None:
-    """Return the algorithm with this name, as users, servers or Metalinks write it; None if it is not supported.
+    """Return the algorithm with this name, as users, servers or Metalinks write it; None if it is not supported here.
 
     >>> normalise("SHA-256"), normalise("ADLER32"), normalise("whirlpool")
     ('sha256', 'adler32', None)
     """
-    plain = name.strip().lower().replace("-", "").replace("_", "")
-    return plain if plain in ALGORITHMS else None
+    plain = _plain(name)
+    return plain if plain in ALGORITHMS and not _lacks_package(plain) else None
+
+
+def _plain(name: str) -> str:
+    return name.strip().lower().replace("-", "").replace("_", "")
+
+
+@cache
+def _lacks_package(algorithm: str) -> bool:
+    """Return whether the package of an optional algorithm is not installed."""
+    return algorithm == "crc64nvme" and find_spec("awscrt") is None
 
 
 def checksum(name: str, value: str) -> Checksum:
     """Return a checksum from an algorithm's name and a hex value in upper or lower case.
 
-    :raises UsageError: if the algorithm is unknown, or the value is not hex of the right length
+    :raises UsageError: if the algorithm is unknown or its package missing, or the value is not hex of the right length
     """
     algorithm = normalise(name)
+    if algorithm is None and _plain(name) in ALGORITHMS:
+        raise UsageError(f"{_plain(name)} needs the package awscrt", "install it: pip install 'coget[crc64]'")
     if algorithm is None:
         raise UsageError(f"unknown checksum algorithm '{name}'", f"use one of {', '.join(ALGORITHMS)}")
     digits, plain = ALGORITHMS[algorithm], value.strip().lower()

@@ -11,11 +11,14 @@ from coalloc.verify.witnesses import WitnessServers
 
 __all__ = ["agreed_checksum", "blame", "blame_by_pieces", "expectation"]
 
+UNWANTED = "its bytes may be wrong, and it was not named by the user"
+
 
 def expectation(candidates: Iterable[Checksum]) -> Checksum | None:
     """Return the checksum with the strongest supported algorithm; None if there is none."""
+    order = list(ALGORITHMS)
     known = [c for c in candidates if c.algorithm in ALGORITHMS]
-    return max(known, key=lambda c: ALGORITHMS[c.algorithm], default=None)
+    return max(known, key=lambda c: order.index(c.algorithm), default=None)
 
 
 async def agreed_checksum(servers: WitnessServers, size: int) -> list[Checksum]:
@@ -42,16 +45,19 @@ async def blame(
     found: str,
     size: int,
     suspected: Set[int] = frozenset(),
+    guests: Set[int] = frozenset(),
 ) -> dict[int, str]:
     """Return the sources to blame if the whole file's checksum is `found` instead of the expected one.
 
     The blame is on the first of these that exist:
     1. replicas whose own checksum differs from the expected one, and bytes that an earlier run fetched from them
     2. sources whose bytes changed in transit
-    3. one source on suspicion: a replica that only an earlier run used, as this run does not need it; otherwise the
+    3. all replicas that the servers of others named, if there are others, as the file must not be wrong because of them
+    4. one source on suspicion: a replica that only an earlier run used, as this run does not need it; otherwise the
        source that delivered the fewest bytes, so that little is fetched again
 
     :param suspected: sources that were suspected before, but were right
+    :param guests: replicas that the servers of others named
     :returns: at least one source that delivered bytes, with the reason
     :raises VerificationError: if the expected checksum must be wrong, or all sources were suspected before
     """
@@ -67,6 +73,8 @@ async def blame(
     bad = dict.fromkeys(others | {i for i in delivered if servers.holder(i) in others}, other)
     if not bad.keys() & delivered.keys():
         bad |= await _changed_on_the_way(servers, pieces, [i for i, value in wholes.items() if value == expected.value])
+    if not bad.keys() & delivered.keys() and guests & delivered.keys() and set(servers.present) - guests:
+        return bad | dict.fromkeys(guests, UNWANTED)
     if not bad.keys() & delivered.keys():
         good = {i for i, value in wholes.items() if value == expected.value}
         suspects = delivered.keys() - suspected
@@ -103,20 +111,27 @@ async def _changed_on_the_way(servers: WitnessServers, pieces: Sequence[Extent],
 
 
 def blame_by_pieces(
-    pieces: Sequence[Extent], wrong: Sequence[tuple[int, int]], suspected: Set[int] = frozenset()
+    pieces: Sequence[Extent],
+    wrong: Sequence[tuple[int, int]],
+    suspected: Set[int] = frozenset(),
+    guests: Set[int] = frozenset(),
 ) -> dict[int, str]:
     """Return the sources to blame if the ranges `wrong` do not match the hashes of a Metalink, with the reason.
 
-    A source that alone delivered a wrong range is bad. If each wrong range has several sources, the one with bytes in
-    most of them is suspected. If all of them were suspected before, all are bad.
+    A source that alone delivered a wrong range is bad. If each wrong range has several sources, the replicas among them
+    that the servers of others named are bad; if there are none, the one with bytes in most of them is suspected. If all
+    of them were suspected before, all are bad.
 
     :param suspected: sources that were suspected before, but were right
+    :param guests: replicas that the servers of others named
     :returns: at least one source
     """
     involved = [{p.source for p in pieces if p.start < end and start < p.end} for start, end in wrong]
     alone = {source for sources in involved if len(sources) == 1 for source in sources}
     counts = Counter(source for sources in involved for source in sources)
     others = [source for source, _ in counts.most_common() if source not in suspected]
+    if not alone and guests & counts.keys():
+        return dict.fromkeys(guests & counts.keys(), UNWANTED)
     if not alone and others:
         return {others[0]: SUSPECTED}
     return dict.fromkeys(alone or counts, "its bytes do not have the hashes of the Metalink")

@@ -1,10 +1,12 @@
 """Verification of a file that has arrived completely, and the search for the sources of wrong bytes.
 
 A file is compared with an expected checksum if there is one, otherwise with a Metalink's hashes of pieces, otherwise
-with the checksums of other replicas. The caller decides what to fetch again, and from which sources.
+with the checksums of other replicas. Then it is compared with all other checksums that servers state: these do not
+outweigh the first comparison, but are reported if they are wrong. The caller decides what to fetch again, and from
+which sources.
 """
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 
 from coalloc.model import SUSPECTED, Basis, Checksum, Extent, PieceHashes
 from coalloc.partial_file import PartialFile
@@ -12,6 +14,7 @@ from coalloc.util.disk import in_thread
 from coalloc.util.intervals import Intervals
 from coalloc.verify.blame import blame, blame_by_pieces
 from coalloc.verify.comparison import Comparison
+from coalloc.verify.statements import Contradiction, compared, contradictions
 from coalloc.verify.witnesses import WitnessServers
 
 __all__ = ["Verification"]
@@ -26,6 +29,8 @@ class Verification:
     :param stated_by: replicas that stated `expected`; None if the user or a Metalink did
     :param hashes: hashes of the pieces from a Metalink
     :param compare: whether to compare replicas if neither `expected` nor `hashes` is known
+    :param stated: returns the checksums of the whole file that each source states
+    :param guests: replicas that the servers of others named
     """
 
     def __init__(
@@ -37,6 +42,8 @@ class Verification:
         *,
         compare: bool,
         stated_by: Set[int] | None = None,
+        stated: Callable[[], Mapping[int, Sequence[Checksum]]] = dict,
+        guests: Set[int] = frozenset(),
     ) -> None:
         self._file = file
         self._servers = servers
@@ -45,6 +52,10 @@ class Verification:
         self._hashes = hashes
         self._comparison = Comparison(servers, file.size) if compare and not (expected or hashes) else None
         self._suspected: set[int] = set()
+        self._stated = stated
+        self._guests = guests
+        self.contradictions: list[Contradiction] = []
+        """Checksums that sources state, but the file does not have."""
         self.checksum: Checksum | None = None
         """Checksum of the whole file, if one was computed."""
         self.basis: Basis = "none"
@@ -78,12 +89,30 @@ class Verification:
         if self._comparison is not None:
             self._comparison.cancel()
 
+    def expect(self, stated: Checksum | None, stated_by: Set[int]) -> None:
+        """Expect a checksum that sources stated after the fetch began, unless a checksum or hashes are known."""
+        if stated and not self.knows_the_whole:
+            self._expected, self._stated_by = stated, stated_by
+
     async def find_bad(self) -> dict[int, str]:
         """Return the sources to blame for wrong bytes, with the reason; empty if no error was found.
 
         :raises VerificationError: if it cannot be determined which bytes are right, or the expected checksum must be
             wrong
         """
+        bad = await self._wrong()
+        if not bad:
+            stated = self._stated()
+            algorithms = compared(checksum for checksums in stated.values() for checksum in checksums)
+            found = {algorithm: await in_thread(self._file.digest, algorithm) for algorithm in algorithms}
+            self.contradictions = contradictions(found, stated)
+            if not self.knows_the_whole:
+                senders = self._guests & self._file.senders
+                wrong = [each for each in self.contradictions if each.found is not None]
+                bad = {each.source: f"its {each}" for each in wrong if each.source in senders}
+        return bad
+
+    async def _wrong(self) -> dict[int, str]:
         if self._expected is not None:
             return await self._hold_against(self._expected)
         if self._hashes is not None:
@@ -100,7 +129,7 @@ class Verification:
         found = await in_thread(self._file.digest, expected.algorithm)
         self.checksum = Checksum(expected.algorithm, found)
         if found == expected.value:
-            self.basis = self._stated()
+            self.basis = self._basis_of_expected()
             return {}
         self.basis = "none"
         if self._hashes is not None:
@@ -108,9 +137,9 @@ class Verification:
             if bad:
                 return bad
         pieces = await in_thread(self._file.pieces)
-        return await blame(self._servers, pieces, expected, found, self._file.size, self._suspected)
+        return await blame(self._servers, pieces, expected, found, self._file.size, self._suspected, self._guests)
 
-    def _stated(self) -> Basis:
+    def _basis_of_expected(self) -> Basis:
         """Return the basis of the expected checksum: "own word" if only the replica that sent the bytes stated it."""
         if self._stated_by is None:
             return "given"
@@ -128,7 +157,7 @@ class Verification:
             for piece, value in zip(ranges, hashes.values, strict=True)
             if self._file.digest(hashes.algorithm, *piece) != value
         ]
-        return blame_by_pieces(self._file.pieces(), wrong, self._suspected) if wrong else {}
+        return blame_by_pieces(self._file.pieces(), wrong, self._suspected, self._guests) if wrong else {}
 
     async def forget(self, sources: Mapping[int, Intervals | None]) -> list[Extent]:
         """Remove bytes of sources whose replicas have changed, or may have; this is not an error of theirs.

@@ -81,9 +81,14 @@ class WitnessServers:
         return self._holders.get(sender, sender)
 
     @property
+    def present(self) -> list[int]:
+        """The replicas that answered, and have not failed."""
+        return [i for i in range(len(self._sources)) if self._able(i)]
+
+    @property
     def members(self) -> list[int]:
         """The replicas that can be asked now."""
-        return [i for i in range(len(self._sources)) if i not in self._silent and self._able(i)]
+        return [i for i in self.present if i not in self._silent]
 
     async def digest(self, witness: int, algorithm: str, start: int, end: int) -> str | None:
         """Return the witness's checksum of bytes [start, end); None if it cannot compute it."""

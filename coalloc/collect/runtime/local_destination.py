@@ -66,7 +66,7 @@ class _Open:
             for extent in earlier.extents
             if item.expected or origins[extent.source].validator == stat.validator is not None
         ]
-        reused = self.partial.begin(item.size, known, item.expected.algorithm if item.expected else None)
+        reused = self.partial.begin(item.size, known, [item.expected.algorithm] if item.expected else [])
         self.journal = Journal.create(self.partial.journal_path, earlier.header, reused, own=self.partial.directory)
         self.relayed = any(origins[extent.source].url == urls[-1] for extent in reused)
         """Whether some of the bytes stored by earlier runs were staged at relays."""

@@ -1,11 +1,6 @@
-"""Parser of HTTP responses about a file: its range, version and digests, or the error. No I/O.
-
-Digests are in `Repr-Digest` (RFC 9530) or the older `Digest` (RFC 3230), which grid storage uses. Servers write their
-values in base64 or, contrary to the RFC, in hex.
-"""
+"""Parser of HTTP responses about a file: its range and version, or the error; `digests` reads checksums. No I/O."""
 
 import re
-from base64 import b64decode
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
@@ -17,19 +12,15 @@ from coalloc.errors import (
     SourceError,
     Unsupported,
 )
-from coalloc.model import Checksum
-from coalloc.util.checksums import ALGORITHMS, normalise
 from coalloc.util.counts import count
 
 __all__ = [
     "BUSY",
     "DENIED",
     "PARTIAL",
-    "WANTED_DIGESTS",
     "closes",
     "condition",
     "content_range",
-    "digests",
     "is_strong",
     "refusal",
     "retry_after",
@@ -38,13 +29,11 @@ __all__ = [
 
 Headers = Mapping[str, str]
 
-WANTED_DIGESTS = {"Want-Digest": "adler32, md5;q=0.8, sha-256;q=0.6", "Want-Repr-Digest": "sha-256=3, adler=2, md5=1"}
 PARTIAL = 206
 DENIED = (401, 403)
 """Status codes of a server that wants another credential, or one at all."""
 BUSY = (429, 503)
 """Status codes for too many requests, and for being out of service, mostly for the same reason."""
-ALIASES = {"adler": "adler32", "sha": "sha1"}
 
 
 def validator(headers: Headers) -> str | None:
@@ -84,32 +73,6 @@ def content_range(headers: Headers) -> tuple[int, int, int | None] | None:
     if first is None or last is None or (size is None and match[3] != "*"):
         return None
     return first, last + 1, size
-
-
-def digests(headers: Headers) -> tuple[Checksum, ...]:
-    """Return the server's digests of the whole file, without those in an unknown notation.
-
-    >>> digests({"digest": "ADLER32=03da0195", "repr-digest": "adler=:A9oBlQ==:"})
-    (Checksum(algorithm='adler32', value='03da0195'),)
-    """
-    found = {}
-    for item in f"{headers.get('digest', '')},{headers.get('repr-digest', '')}".split(","):
-        name, _, value = item.strip().partition("=")
-        algorithm = normalise(ALIASES.get(name.strip().lower(), name))
-        digest = algorithm and _hex(value.partition(";")[0].strip().strip(":"), ALGORITHMS[algorithm])
-        if algorithm and digest:
-            found[algorithm] = Checksum(algorithm, digest)
-    return tuple(found.values())
-
-
-def _hex(value: str, digits: int) -> str | None:
-    if re.fullmatch(f"[0-9A-Fa-f]{{{digits}}}", value):
-        return value.lower()
-    try:
-        raw = b64decode(value, validate=True)
-    except ValueError:
-        return None
-    return raw.hex() if len(raw) * 2 == digits else None
 
 
 def retry_after(headers: Headers) -> float | None:

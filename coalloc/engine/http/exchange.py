@@ -83,6 +83,8 @@ class HTTPExchange:
         self._asked_last = self._presenter.first
         self._chain: list[_Answered] = []
         self._clients: dict[_Server, httpx.AsyncClient] = {}
+        self.redirects: list[httpx.Response] = []
+        """The redirects that led to the last response, also to one that did not come."""
         self._led_to: _RequestTarget | None = None
         self._led_by = deque[str](maxlen=MOST)
         """Targets of recent redirects, whose secrets servers may repeat in their text."""
@@ -202,6 +204,7 @@ class HTTPExchange:
         with self.border():
             first = place = _RequestTarget(httpx.URL(self._url), self._options.dialer.policy)
         history: list[httpx.Response] = []
+        self.redirects = history
         self._chain.clear()
         while True:
             answer = self._adopted(place, begun) if begun else await self._send_to(place, method, headers, content)

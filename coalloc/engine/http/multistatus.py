@@ -15,7 +15,7 @@ from typing import NamedTuple, Never
 from urllib.parse import unquote_to_bytes, urlsplit
 from xml.parsers import expat
 
-from coalloc.engine.http.answers import digests
+from coalloc.engine.http.digests import stated_digests
 from coalloc.errors import ConnectionLost, LimitExceeded, Unsupported
 from coalloc.model import Checksum, Entry, Omission
 from coalloc.safe_text import one_line
@@ -251,7 +251,9 @@ class _Response:
             None if COLLECTION in known else count(known.get(f"{DAV}getcontentlength", "")),
             _seconds(known.get(f"{DAV}getlastmodified", "")),
         )
-        return Properties(entry, known.get(f"{DAV}getetag"), digests({"digest": sums}) if sums else ())
+        return Properties(
+            entry, known.get(f"{DAV}getetag"), stated_digests({"digest": sums}, whole=True).usable if sums else ()
+        )
 
 
 def _segments(path: str) -> list[bytes]:

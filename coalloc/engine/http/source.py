@@ -17,16 +17,15 @@ from coalloc.engine.http.answers import (
     BUSY,
     DENIED,
     PARTIAL,
-    WANTED_DIGESTS,
     closes,
     condition,
     content_range,
-    digests,
     is_strong,
     validator,
 )
 from coalloc.engine.http.channel import HTTPChannel, HTTPConnection, RangeEnded
 from coalloc.engine.http.dav_urls import is_webdav, web_url
+from coalloc.engine.http.digests import WANTED_DIGESTS, stated_digests
 from coalloc.engine.http.exchange import Answer, HTTPExchange, connection_of, is_direct, sent_request
 from coalloc.engine.http.pipeline import Question
 from coalloc.engine.http.plain import PlainAnswer, SentRequest
@@ -160,7 +159,9 @@ class HTTPSource(Source):
         headers = answer.headers
         self._refuse_encoding(headers)
         rtt = connection_of(answer).get_extra_info("rtt")
-        return Stat(size, validator(headers), digests(headers), ranged, rtt)
+        stated = stated_digests(headers, whole=answer.status_code == 200)
+        unused = tuple(map(self._server.hidden, stated.unused))
+        return Stat(size, validator(headers), stated.usable, ranged, rtt, unused)
 
     def _keep(self, answer: Answer) -> None:
         """Keep the connection of a fully read response, if the next range can be requested on it."""

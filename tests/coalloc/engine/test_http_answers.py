@@ -4,25 +4,6 @@ import pytest
 
 from coalloc.engine.http import answers
 from coalloc.errors import BUSY_SECONDS, NoSuchFile, PermissionRefused, ServerBusy, ServerSays, Unsupported
-from coalloc.model import Checksum
-
-SHA256 = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
-
-
-@pytest.mark.parametrize(
-    ("headers", "found"),
-    [
-        ({}, []),
-        ({"digest": "md5=CY9rzUYh03PK3k6DJie09g=="}, [("md5", "098f6bcd4621d373cade4e832627b4f6")]),
-        ({"digest": "md5=098F6BCD4621D373CADE4E832627B4F6"}, [("md5", "098f6bcd4621d373cade4e832627b4f6")]),
-        ({"digest": "SHA=qUqP5cyxm6YcTAhz05Hph5gvu9M="}, [("sha1", "a94a8fe5ccb19ba61c4c0873d391e987982fbbd3")]),
-        ({"repr-digest": "sha-256=:n4bQgYhMfWWaL+qgxVrQFaO/TxsrC4Is0V1sFbDwCgg=:"}, [("sha256", SHA256)]),
-        ({"repr-digest": "adler=:BF0BwQ==:, crc32c=:x+8=:"}, [("adler32", "045d01c1")]),
-        ({"digest": "adler32=45d01c1,md5=nonsense,whirlpool=00,=,"}, []),
-    ],
-)
-def test_digests(headers, found):
-    assert answers.digests(headers) == tuple(Checksum(*one) for one in found)
 
 
 @pytest.mark.parametrize("header", ["", "bytes */10", "bytes 0-1", "lines 0-1/2", "bytes 0-1/x"])

@@ -241,7 +241,7 @@ async def test_https_becomes_http_only_where_a_checksum_is_known(start_nginx, co
 @pytest.mark.parametrize("place", LINK_LOCAL[:4])
 async def test_no_metalink_is_fetched_from_link_local_addresses(place):
     async with answering(leads_to(place)) as server:
-        assert not await http_documents.declares_metalink(f"{server.url}/x")
+        assert not (await http_documents.head(f"{server.url}/x")).is_metalink
         with pytest.raises(PermissionRefused):
             await http_documents.get(f"{server.url}/x.meta4", 1000)
     assert len(server) == 2

@@ -15,6 +15,7 @@ from coalloc.model import Extent
 from coalloc.partial_file import PartialFile
 from coalloc.partial_file.sparse_file import BLOCK
 from coalloc.testing.failing_disk import FailingDisk
+from coalloc.util.checksums import hasher
 from tests.support.effort import effort
 
 SIZE = 200
@@ -84,13 +85,13 @@ def check(partial, model, keeps):
 
 
 @pytest.mark.parametrize("keeps", [True, False])
-@pytest.mark.parametrize("expected", ["crc32", "sha256"])
+@pytest.mark.parametrize("expected", [["crc32c"], ["sha256", "crc32"]], ids=" ".join)
 @settings(max_examples=effort(15, 60))
 @given(operations=st.lists(write | revoke, max_size=25), most=st.sampled_from([None, 1, 7]))
 def test_any_order_of_writes_gives_what_the_model_gives(shared_target, keeps, expected, operations, most):
     model = Model()
     with PartialFile(shared_target, keep_checksums=keeps, disk=FailingDisk(most=most)) as partial:
-        partial.begin(SIZE, expected=expected)
+        partial.begin(SIZE, algorithms=expected)
         for kind, source, start, end in operations:
             if kind == "revoke":
                 partial.revoke(start, end)
@@ -107,6 +108,9 @@ def test_any_order_of_writes_gives_what_the_model_gives(shared_target, keeps, ex
             model.apply("write", 1, start, end)
         assert partial.digest("adler32") == f"{zlib.adler32(model.data):08x}"
         assert partial.digest("crc32") == f"{zlib.crc32(model.data):08x}"
+        crc32c = hasher("crc32c")
+        crc32c.update(memoryview(model.data))
+        assert partial.digest("crc32c") == crc32c.hexdigest()
         for algorithm in ("md5", "sha256"):
             assert partial.digest(algorithm) == hashlib.new(algorithm, model.data).hexdigest()
         assert partial.digest("adler32", 3, 150) == f"{zlib.adler32(model.data[3:150]):08x}"
@@ -137,7 +141,7 @@ def test_a_later_run_keeps_just_what_is_still_right(shared_target, operations, l
                 data.seek(i)
                 data.write(bytes([model.data[i] ^ 1]))
     with PartialFile(shared_target, keep_checksums=keeps) as partial:
-        kept = partial.begin(SIZE, extents, expected)
+        kept = partial.begin(SIZE, extents, [expected] if expected else [])
         assert kept == [e for e in extents if not any(e.start <= i < e.end for i in lies)]
         for lost in [e for e in extents if e not in kept]:
             model.apply("revoke", None, lost.start, lost.end)
@@ -191,7 +195,7 @@ def test_data_of_another_size_starts_over(target):
 
 def test_an_empty_file_is_whole_at_once(target):
     with PartialFile(target) as partial:
-        partial.begin(0, expected="sha1")
+        partial.begin(0, algorithms=["sha1"])
         assert partial.missing() == []
         assert partial.digest("sha1") == hashlib.sha1(b"").hexdigest()
         assert partial.digest("adler32") == "00000001"
@@ -238,7 +242,7 @@ def test_a_digest_follows_the_front_and_survives_a_bad_replica(target):
     good = os.urandom(1 << 20) * 13
     bad = b"\0" * BLOCK
     with PartialFile(target) as partial:
-        partial.begin(len(good) + 5, expected="sha256")
+        partial.begin(len(good) + 5, algorithms=["sha256"])
         partial.write(0, 0, memoryview(good)[:BLOCK])
         partial.write(1, BLOCK, memoryview(bad))
         partial.write(0, 2 * BLOCK, memoryview(good)[2 * BLOCK :])
@@ -291,7 +295,7 @@ def test_a_failing_read_at_resume_is_reported_and_costs_nothing(target):
 def test_the_followers_failure_comes_out_with_the_digest(target):
     disk = FailingDisk()
     with PartialFile(target, disk=disk) as partial:
-        partial.begin(2 * BLOCK, expected="md5")
+        partial.begin(2 * BLOCK, algorithms=["md5"])
         disk.reads = False
         partial.write(0, 0, memoryview(bytes(2 * BLOCK)))
         with pytest.raises(SinkError, match="Input/output error"):

@@ -48,7 +48,7 @@ def fetch(target, end=None):
     """Fetch as `Download` does: resume, and publish when everything is here."""
     with PartialFile(target) as partial:
         earlier = recall(partial.journal_path, HEADER, partial.directory)
-        kept = partial.begin(len(CONTENT), earlier.extents, "md5")
+        kept = partial.begin(len(CONTENT), earlier.extents, ["md5"])
         journal = Journal.create(partial.journal_path, earlier.header, kept, own=partial.directory)
         try:
             for start, stop in partial.missing():

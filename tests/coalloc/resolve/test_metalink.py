@@ -114,9 +114,9 @@ def test_errors_name_the_line_and_the_element(old, new, line, words):
         (b"<metalink", "is not a Metalink"),
         (b"<?xml version='1.0' encoding='klingon'?><metalink/>", "is not a Metalink"),
         (b"<?xml version='1.0' encoding='big5'?><metalink/>", "is not a Metalink"),
-        (b"<html></html>", "not a Metalink 4 but a <html>"),
-        (b"<metalink/>", "not a Metalink 4 but a <metalink>"),
-        (b'<metalink version="3.0" xmlns="http://www.metalinker.org/"/>', "it has version 3"),
+        (b"<html></html>", "not a Metalink but a <html>"),
+        (b"<metalink/>", "not a Metalink but a <metalink>"),
+        (b'<metalink version="3.0" xmlns="http://www.metalinker.org/"/>', "it has no <file>"),
         (b'<metalink xmlns="urn:ietf:params:xml:ns:metalink"/>', "it has no <file>"),
         (b"<!DOCTYPE metalink><metalink/>", "document type or entities"),
         (b'<!DOCTYPE a [<!ENTITY b SYSTEM "file:///etc/passwd">]><a>&b;</a>', "document type or entities"),
@@ -147,6 +147,7 @@ replica = st.builds(
     st.none() | st.integers(1, 999_999),
     st.none() | st.sampled_from(["de", "fr"]),
     st.just(Origin()),
+    st.none(),
 )
 
 

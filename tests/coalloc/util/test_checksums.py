@@ -3,13 +3,25 @@
 import hashlib
 import zlib
 
+import awscrt.checksums
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from coalloc.errors import UsageError
 from coalloc.model import Checksum
-from coalloc.util.checksums import ALGORITHMS, adler32_combine, checksum, crc32_combine, hasher, normalise, parse
+from coalloc.util import checksums
+from coalloc.util.checksums import (
+    ALGORITHMS,
+    adler32_combine,
+    checksum,
+    crc32_combine,
+    hasher,
+    normalise,
+    parse,
+    rolling,
+)
+from coalloc.util.crc_combination import CRC32C, CRC64NVME, crc_combine
 
 
 @given(st.binary(), st.binary())
@@ -17,6 +29,32 @@ def test_combining_two_sums_is_summing_both_strings(first, second):
     whole = first + second
     assert adler32_combine(zlib.adler32(first), zlib.adler32(second), len(second)) == zlib.adler32(whole)
     assert crc32_combine(zlib.crc32(first), zlib.crc32(second), len(second)) == zlib.crc32(whole)
+    for algorithm in ("crc32c", "crc64nvme"):
+        start, update, combine = rolling(algorithm)
+        one, two = (update(memoryview(part), start) for part in (first, second))
+        assert combine(one, two, len(second)) == update(memoryview(whole), start) == update(memoryview(second), one)
+
+
+@given(st.integers(0, (1 << 64) - 1), st.integers(0, (1 << 64) - 1), st.integers(0, 1 << 50))
+def test_combining_crcs_gives_what_their_authors_library_gives(first, second, length):
+    assert crc_combine(CRC64NVME, first, second, length) == awscrt.checksums.combine_crc64nvme(first, second, length)
+    low = first >> 32, second >> 32
+    assert crc_combine(CRC32C, *low, length) == awscrt.checksums.combine_crc32c(*low, length)
+
+
+@pytest.mark.parametrize(("algorithm", "value"), [("crc32c", "e3069283"), ("crc64nvme", "ae8b14860a799888")])
+def test_the_check_values_of_the_catalogue_of_crcs(algorithm, value):
+    found = hasher(algorithm)
+    found.update(memoryview(b"123456789"))
+    assert found.hexdigest() == value
+
+
+def test_an_algorithm_without_its_package_is_unknown_and_the_remedy_names_it(monkeypatch):
+    monkeypatch.setattr(checksums, "_lacks_package", lambda algorithm: algorithm == "crc64nvme")
+    assert normalise("CRC64-NVME") is None
+    with pytest.raises(UsageError, match="needs the package awscrt") as caught:
+        parse("crc64nvme:0123456789abcdef")
+    assert "coget[crc64]" in caught.value.remedy
 
 
 def test_combining_holds_for_strings_longer_than_the_modulus():
@@ -40,6 +78,8 @@ def test_a_hasher_gives_what_the_standard_library_gives(algorithm, parts):
     whole = b"".join(parts)
     if algorithm in ("adler32", "crc32"):
         expected = f"{getattr(zlib, algorithm)(whole):08x}"
+    elif algorithm.startswith("crc"):  # the standard library has no others
+        expected = f"{getattr(awscrt.checksums, algorithm)(whole):0{ALGORITHMS[algorithm]}x}"
     else:
         expected = hashlib.new(algorithm, whole).hexdigest()
     assert ours.hexdigest() == expected

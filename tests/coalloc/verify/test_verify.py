@@ -11,7 +11,7 @@ from coalloc.model import Checksum, Extent
 from coalloc.testing.simulated import Behaviour, SimulatedSource
 from coalloc.testing.virtual_clock import run
 from coalloc.verify import AtSink, WitnessServers, expectation
-from coalloc.verify.blame import blame
+from coalloc.verify.blame import blame, blame_by_pieces
 from coalloc.verify.comparison import Comparison
 
 DATA = random.Random(5).randbytes(90_000)
@@ -108,6 +108,25 @@ def test_without_witnesses_the_one_that_gave_least_is_suspected_first():
     pieces = [piece(0, 80_000, 0), piece(80_000, 90_000, 1)]
     bad = run(blame(WitnessServers(replicas), pieces, GOOD, "00000000", len(DATA)))
     assert list(bad) == [1]
+
+
+def test_replicas_that_a_server_named_are_suspected_before_all_others_and_together():
+    replicas = [replica(i, speaks=False) for i in range(4)]
+    pieces = [piece(0, 10_000, 0), piece(10_000, 50_000, 1), piece(50_000, 90_000, 2)]
+
+    def found(*present, suspected=frozenset()):
+        servers = WitnessServers(replicas, lambda source: source in present)
+        return set(run(blame(servers, pieces, GOOD, "00000000", len(DATA), suspected, guests={1, 2, 3})))
+
+    assert found(0, 1, 2) == {1, 2, 3}
+    assert found(1, 2) == {0}, "without other replicas, one at a time, so that an honest one is found"
+    assert found(1, 2, suspected={0}) == {1}
+
+
+def test_wrong_pieces_are_blamed_on_replicas_that_a_server_named():
+    pieces = [piece(0, 50_000, 0), piece(50_000, 90_000, 1)]
+    assert set(blame_by_pieces(pieces, [(40_000, 60_000)], guests={1, 2})) == {1}
+    assert set(blame_by_pieces(pieces, [(0, 10_000)], guests={1})) == {0}
 
 
 def test_agreement_of_all_replicas_blames_the_expected_checksum():
