@@ -19,6 +19,7 @@ Engine = Literal["auto", "gridftp", "globus-url-copy"]
 OURS = ("ftp", "gsiftp")
 THEIRS = ("ftp", "gsiftp", "sshftp")
 WEB = ("http", "https")
+S3 = "s3"
 CHOSEN = {"gridftp": OURS, "globus-url-copy": THEIRS}
 """Supported schemes of each engine that the user can choose."""
 
@@ -67,6 +68,8 @@ def open_source(url: str, engine: Engine, options: EngineOptions) -> Source:
     if not speaks(engine, url):
         schemes = " and ".join(f"{scheme}://" for scheme in CHOSEN[engine])
         raise UsageError(f"the {engine} engine does not support {redact(url)}", f"leave it out, or name {schemes} URLs")
+    if scheme == S3:
+        return _s3(url, options)
     if scheme not in THEIRS:
         return _web(url, options) if scheme in WEB else _bridge(url, options)
     return _gridftp(url, options) if scheme in OURS and engine != "globus-url-copy" else _url_copy(url, options)
@@ -110,6 +113,15 @@ def _web(url: str, options: EngineOptions) -> Source:
     known = HTTPFindings()
     return Parallel(
         lambda number: HTTPSource(url, options.over(number), known, number), options.streams, _dialers(url, options)
+    )
+
+
+def _s3(url: str, options: EngineOptions) -> Source:
+    from coalloc.engine.s3 import S3Findings, S3Source
+
+    known = S3Findings()
+    return Parallel(
+        lambda number: S3Source(url, options.over(number), known, number), options.streams, _dialers(url, options)
     )
 
 

@@ -36,6 +36,7 @@ from tests.support.gridftp import GridFTPServer
 from tests.support.gsi import Authority
 from tests.support.listening import connections
 from tests.support.nginx import Nginx
+from tests.support.s3 import use_s3
 from tests.support.waiting import until
 
 SIZE = 5_000_011
@@ -54,9 +55,12 @@ WITH_SERVER = (
     "http-far",
     "https",
     "https-far",
+    "s3",
+    "s3-far",
 )
 WITHOUT = ("file", "memory")
-SERVED = pytest.mark.parametrize("setup", WITH_SERVER, indirect=True)
+NAMED = pytest.mark.parametrize("setup", [each for each in WITH_SERVER if not each.startswith("s3")], indirect=True)
+"""The engines whose URLs name the server."""
 
 
 @cache
@@ -194,9 +198,13 @@ def served(request: pytest.FixtureRequest, server: Server) -> Setup:
         missing("globus-url-copy is not installed: apt-get install globus-gass-copy-progs")
     folder = server.root / tmp_path.name
     folder.mkdir()
+    if kind == "s3":
+        use_s3(request.getfixturevalue("monkeypatch"), server.url(""))
 
     def url(name: str) -> str:
         path = f"{folder.name}/{name}"
+        if kind == "s3":
+            return f"s3://{path}"
         return server.url(path, "gsiftp") if kind == "gsiftp" else server.url(path)
 
     if form.endswith("capped"):
@@ -436,7 +444,7 @@ async def test_a_server_that_dies_and_comes_back(mortal):
     await source.close()
 
 
-@SERVED
+@NAMED
 async def test_hosts_that_cannot_be_had(setup):
     scheme = setup.url("x").partition(":")[0]
     error = await failure(setup.at(f"{scheme}://no-such-host.invalid/x"))

@@ -8,9 +8,9 @@ of its own, so that no login or cookie of one server is sent to another. The pol
 """
 
 from collections import deque
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
-from typing import TYPE_CHECKING, NamedTuple, Union
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Union
 
 from coalloc.engine.base import EngineOptions
 from coalloc.engine.http.answers import PARTIAL, refusal
@@ -26,7 +26,7 @@ from coalloc.util.dialer import numeric
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ["Answer", "HTTPExchange", "connection_of", "is_direct", "sent_request"]
+__all__ = ["Answer", "HTTPExchange", "Signer", "connection_of", "is_direct", "sent_request"]
 
 Answer = Union["httpx.Response", PlainAnswer]
 """A response whose body has not been read yet."""
@@ -57,17 +57,32 @@ class _RequestTarget(NamedTuple):
         return (*_origin(self.url), self.policy)
 
 
+class Signer(Protocol):
+    """An author of headers that authenticate each request for one URL anew. `names` are all of these, in lower case."""
+
+    names: Sequence[str]
+
+    def sign(self, method: str) -> Mapping[str, str]:
+        """Return the headers for a request of this method."""
+        ...
+
+
 class HTTPExchange:
     """Requests and responses for one URL.
 
     :param reached: called for each connection with the round-trip time in seconds
+    :param signer: signs the requests; then redirects are not followed, as a signature is for one host
+    :param shown: name of the URL in messages; None for the URL without secrets
     """
 
-    def __init__(self, url: str, options: EngineOptions, reached: Reached) -> None:
+    def __init__(
+        self, url: str, options: EngineOptions, reached: Reached, signer: Signer | None = None, shown: str | None = None
+    ) -> None:
         self._url = url
         self._options = options
         self._reached = reached
-        self.shown = redact(url)
+        self.signer = signer
+        self.shown = shown or redact(url)
         """The URL without secrets."""
         self._plain = plain_server(url, options.dialer, options.connect_seconds, reached)
         """The server, if plain TCP suffices for the first request."""
@@ -111,7 +126,8 @@ class HTTPExchange:
         """
         if begun and self._plain:
             self._plain.continue_on(begun.connection)
-        answer = await self._send(method, headers, begun)
+        signed = self.signer.sign(method) if self.signer else {}
+        answer = await self._send(method, {**headers, **signed}, begun)
         try:
             yield answer
         finally:
@@ -134,7 +150,7 @@ class HTTPExchange:
                     return answer
                 await answer.aclose()
         begun = begun or await self._ask_plainly(method, headers)
-        if begun and not _is_redirect(begun) and "set-cookie" not in begun.headers:
+        if begun and not self._is_followed(begun) and "set-cookie" not in begun.headers:
             self._chain = [_Answered("http", begun.connection.peer)]
             return begun
         answer, place = await self._followed(method, headers, begun)
@@ -175,7 +191,7 @@ class HTTPExchange:
             answer = self._adopted(place, begun) if begun else await self._send_to(place, method, headers)
             begun = None
             self._chain.append(_Answered(place.url.scheme, _server_of(answer)))
-            if not _is_redirect(answer):
+            if not self._is_followed(answer):
                 break
             history.append(answer)
             try:
@@ -192,6 +208,9 @@ class HTTPExchange:
         answer.history = history
         await self._forget_all_but(first, place)
         return answer, place
+
+    def _is_followed(self, answer: Answer) -> bool:
+        return self.signer is None and _is_redirect(answer)
 
     def _next(self, place: _RequestTarget, answer: "httpx.Response") -> _RequestTarget:
         """Return the target of a redirect. A login is sent only to the same server."""
