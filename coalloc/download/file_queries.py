@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ServerCheck", "check_routes", "check_servers", "planned_file"]
 
-RELAYED = ("ftp", "gsiftp", "http", "https")
+RELAYED = ("ftp", "ftpes", "ftps", "gsiftp", "http", "https")
 """Schemes whose connections depots relay."""
 
 

@@ -16,7 +16,7 @@ __all__ = ["Engine", "open_source", "open_sources", "speaks"]
 
 Engine = Literal["auto", "gridftp", "globus-url-copy"]
 
-OURS = ("ftp", "gsiftp")
+OURS = ("ftp", "gsiftp", "ftps", "ftpes")
 THEIRS = ("ftp", "gsiftp", "sshftp")
 WEB = ("http", "https")
 S3 = "s3"
@@ -70,7 +70,7 @@ def open_source(url: str, engine: Engine, options: EngineOptions) -> Source:
         raise UsageError(f"the {engine} engine does not support {redact(url)}", f"leave it out, or name {schemes} URLs")
     if scheme == S3:
         return _s3(url, options)
-    if scheme not in THEIRS:
+    if scheme not in (*OURS, *THEIRS):
         return _web(url, options) if scheme in WEB else _bridge(url, options)
     return _gridftp(url, options) if scheme in OURS and engine != "globus-url-copy" else _url_copy(url, options)
 
@@ -81,7 +81,7 @@ def _scheme(url: str) -> str:
         _ = parts.port  # raises
     except ValueError:
         raise UsageError(f"{redact(url)}: invalid host or port", "write SCHEME://HOST[:PORT]/PATH") from None
-    if parts.scheme in (*THEIRS, *WEB) and not parts.hostname:
+    if parts.scheme in (*OURS, *THEIRS, *WEB) and not parts.hostname:
         raise UsageError(f"{redact(url)} names no host", f"write {parts.scheme}://HOST/PATH")
     return parts.scheme
 

@@ -11,7 +11,7 @@ from coalloc.safe_text import redact, unsafe_reason
 
 __all__ = ["admitted", "check", "is_opaque", "replica_set"]
 
-NETWORK = ("ftp", "gsiftp", "http", "https")
+NETWORK = ("ftp", "ftpes", "ftps", "gsiftp", "http", "https")
 """Schemes allowed in documents and servers' answers: their engines read no local files and start no programs."""
 
 LONGEST, SHOWN = 8 * 1024, 200

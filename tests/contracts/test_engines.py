@@ -37,6 +37,7 @@ from tests.support.gsi import Authority
 from tests.support.listening import connections
 from tests.support.nginx import Nginx
 from tests.support.s3 import use_s3
+from tests.support.vsftpd import Vsftpd
 from tests.support.waiting import until
 
 SIZE = 5_000_011
@@ -57,6 +58,8 @@ WITH_SERVER = (
     "https-far",
     "s3",
     "s3-far",
+    "ftps",
+    "ftpes-streams",
 )
 WITHOUT = ("file", "memory")
 NAMED = pytest.mark.parametrize("setup", [each for each in WITH_SERVER if not each.startswith("s3")], indirect=True)
@@ -131,7 +134,7 @@ class Mortal(NamedTuple):
     start: Callable[[], None]
 
 
-Server = GridFTPServer | Nginx
+Server = GridFTPServer | Nginx | Vsftpd
 
 
 def serve(kind: str, folder: Path, grid: Authority, port: int = 0) -> Server:
@@ -141,8 +144,10 @@ def serve(kind: str, folder: Path, grid: Authority, port: int = 0) -> Server:
         return GridFTPServer(root, port=port)
     if kind == "gsiftp":
         return GridFTPServer(root, port=port, env=grid.server_env(grid.localhost), anonymous=False)
-    certificate = (grid.localhost.certificate, grid.localhost.key) if kind == "https" else ()
-    return Nginx(root, run, port=port or None, certificate=certificate)
+    certificate = (grid.localhost.certificate, grid.localhost.key)
+    if kind in ("ftps", "ftpes"):
+        return Vsftpd(root, run, certificate, implicit=kind == "ftps", port=port)
+    return Nginx(root, run, port=port or None, certificate=certificate if kind == "https" else ())
 
 
 @pytest.fixture(scope="module")
@@ -190,7 +195,7 @@ def served(request: pytest.FixtureRequest, server: Server) -> Setup:
     form, kind, tmp_path = request.param, kind_of(request.param), request.getfixturevalue("tmp_path")
     if kind == "gsiftp":
         request.getfixturevalue("as_alice")
-    if kind == "https":
+    if kind in ("https", "ftps", "ftpes"):
         grid = request.getfixturevalue("grid")
         request.getfixturevalue("monkeypatch").setenv("SSL_CERT_FILE", str(grid.authority.certificate))
     if form.startswith("globus") and not shutil.which("globus-url-copy"):

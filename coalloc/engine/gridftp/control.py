@@ -6,6 +6,7 @@ session survives abandoned transfers. `session` decides which commands to send; 
 """
 
 import asyncio
+import ssl
 from collections import deque
 from collections.abc import Callable
 from functools import partial
@@ -14,7 +15,17 @@ from typing import NamedTuple, Protocol, cast
 from coalloc.engine.gridftp.refusals import refusal
 from coalloc.engine.gridftp.replies import LineReader, Reply, ReplyReader, format_command
 from coalloc.engine.gridftp.shown_commands import command_shown, reply_shown, without_password
-from coalloc.errors import ConnectionLost, LimitExceeded, NoGreeting, NotThatProtocol, ServerBusy, SourceError, Stalled
+from coalloc.engine.gridftp.tls_failures import tls_failure
+from coalloc.errors import (
+    ConnectionLost,
+    LimitExceeded,
+    NoGreeting,
+    NotThatProtocol,
+    PermissionRefused,
+    ServerBusy,
+    SourceError,
+    Stalled,
+)
 from coalloc.util import trace
 from coalloc.util.dialer import Dialer, RelayedSocket, round_trip
 
@@ -88,9 +99,13 @@ class ControlConnection(asyncio.Protocol):
         self._look: asyncio.TimerHandle | None = None
 
     @classmethod
-    async def connect(cls, dialer: Dialer, host: str, port: int, seconds: float) -> "ControlConnection":
+    async def connect(
+        cls, dialer: Dialer, host: str, port: int, seconds: float, tls: ssl.SSLContext | None = None
+    ) -> "ControlConnection":
         """Connect, without waiting for the greeting.
 
+        :param tls: TLS of a connection that begins with it
+        :raises PermissionRefused: when the server's certificate is not trusted
         :raises Unreachable: when nothing answers
         :raises ConnectionLost: when the connection was reset at once
         """
@@ -98,13 +113,45 @@ class ControlConnection(asyncio.Protocol):
         control = cls(f"{host}:{port}", seconds)
         control.relayed = isinstance(sock, RelayedSocket)
         try:
-            transport, _ = await asyncio.get_running_loop().create_connection(lambda: control, sock=sock)
+            named = (host, seconds) if tls else (None, None)
+            transport, _ = await asyncio.get_running_loop().create_connection(
+                lambda: control, sock=sock, ssl=tls, server_hostname=named[0], ssl_handshake_timeout=named[1]
+            )
             if transport.get_extra_info("peername") is None:  # the connection was reset as soon as it was made
                 raise ConnectionLost(f"{control.where} closed the connection", "try again")
+        except OSError as error:
+            control.close()
+            raise tls_failure(error, control.where) from None
         except BaseException:
             control.close()
             raise
         return control
+
+    async def start_tls(self, context: ssl.SSLContext, host: str) -> None:
+        """Encrypt the connection from now on; no command may be pending.
+
+        :raises PermissionRefused: when the server's certificate is not trusted, or when text came in between, which an
+            attacker on the network path may have inserted (CVE-2011-0411)
+        """
+        assert self._transport is not None
+        try:
+            self._transport = await self._loop.start_tls(
+                self._transport, self, context, server_hostname=host, ssl_handshake_timeout=self.seconds
+            )
+        except OSError as error:
+            raise tls_failure(error, self.where) from None
+        if self._lost or self._lines.pending or self._replies.pending:
+            raise self._lost or PermissionRefused(
+                f"{self.where} sent text before TLS that belongs to no command",
+                "use another network, or tell its admin",
+            )
+
+    @property
+    def tls_session(self) -> ssl.SSLSession | None:
+        """The TLS session, which data connections resume; None without TLS."""
+        assert self._transport is not None
+        tls = cast(ssl.SSLObject | None, self._transport.get_extra_info("ssl_object"))
+        return tls.session if tls else None
 
     async def greeting(self) -> Reply:
         """Wait for the server's greeting. If it does not come, every pending reply fails, too.
