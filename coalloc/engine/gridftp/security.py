@@ -1,13 +1,15 @@
 """The interface between a session and its security, which `gsi` and `tls` implement. Plain FTP has none."""
 
 import socket
-import ssl
 from collections.abc import Sequence
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from coalloc.engine.gridftp.control import ControlConnection
 from coalloc.engine.gridftp.replies import Reply
 from coalloc.errors import ConnectionLost
+
+if TYPE_CHECKING:
+    import ssl
 
 __all__ = ["DataMode", "DataStream", "LoginAgain", "Security"]
 
@@ -30,7 +32,7 @@ class Security(Protocol):
     """Authentication and protection of a session."""
 
     @property
-    def from_the_start(self) -> ssl.SSLContext | None:
+    def from_the_start(self) -> "ssl.SSLContext | None":
         """The TLS of a control connection that begins with it; None if it begins in plain text."""
         ...
 
