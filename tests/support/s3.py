@@ -7,7 +7,6 @@ use nginx.
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -32,12 +31,9 @@ def use_s3(monkeypatch: pytest.MonkeyPatch, endpoint: str, **more: str) -> None:
 
 
 class Moto:
-    """A running S3 server.
+    """A running S3 server."""
 
-    :param env: variables added to its environment
-    """
-
-    def __init__(self, env: Mapping[str, str] | None = None) -> None:
+    def __init__(self) -> None:
         self._reserved = reserved("127.0.0.1")
         self.port = self._reserved.getsockname()[1]
         program = "import sys; from moto.server import main; main(sys.argv[1:])"
@@ -45,7 +41,6 @@ class Moto:
         self._process = guarded(
             subprocess.Popen(
                 command,
-                env={**os.environ, **(env or {})},
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
@@ -59,13 +54,13 @@ class Moto:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    def client(self, service: str = "s3") -> Any:
-        """Return a client of botocore for a service, with which tests create buckets and objects."""
+    def client(self) -> Any:
+        """Return a client of botocore, with which tests create buckets and objects."""
         import botocore.session
 
         session = botocore.session.Session()
         session.set_credentials(KEYS["AWS_ACCESS_KEY_ID"], KEYS["AWS_SECRET_ACCESS_KEY"])
-        return session.create_client(service, region_name="us-east-1", endpoint_url=self.url)
+        return session.create_client("s3", region_name="us-east-1", endpoint_url=self.url)
 
     def close(self) -> None:
         """End the server. May be called twice."""

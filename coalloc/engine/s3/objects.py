@@ -8,6 +8,7 @@ from typing import NamedTuple
 from urllib.parse import quote, urlsplit
 
 from coalloc.errors import Unsupported, UsageError
+from coalloc.safe_text import redact
 
 __all__ = ["S3Object", "S3Place", "is_region", "object_url", "parse"]
 
@@ -42,16 +43,16 @@ def parse(url: str) -> S3Object:
     """Return the object that a URL names.
 
     :raises UsageError: when it is not s3://BUCKET/KEY
+    :raises Unsupported: when HTTP cannot name the key
     """
     name, _, key = url.partition("://")[2].partition("/")
     if not NAME.fullmatch(name) or not key:
-        shown = re.sub("//.*@", "//", url)
         raise UsageError(
-            f"{shown} does not name an object",
+            f"{redact(re.sub('//.*@', '//', url))} does not name an object",
             "write s3://BUCKET/KEY, and name the server in AWS_ENDPOINT_URL or in config.toml ([s3.NAME])",
         )
     if DOTS.search(key):
-        raise Unsupported(f"{url}: HTTP cannot name a key with the part '.' or '..'", "rename the object")
+        raise Unsupported(f"{redact(url)}: HTTP cannot name a key with the part '.' or '..'", "rename the object")
     return S3Object(name, key)
 
 

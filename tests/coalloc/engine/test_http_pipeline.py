@@ -56,7 +56,8 @@ def feed(pipeline, data, cuts=()):
 
 
 def test_each_request_is_signed_anew():
-    pipeline = Pipeline(QUESTION._replace(signed=lambda times=iter("12"): {"Authorization": f"signed {next(times)}"}))
+    times = iter("12")
+    pipeline = Pipeline(QUESTION._replace(signed=lambda: {"Authorization": f"signed {next(times)}"}))
     requests = [Asked(pipeline, start, start + 10).request for start in (0, 10)]
     assert [b"Authorization: signed 1\r\n" in each for each in requests] == [True, False]
     assert b"Authorization: signed 2\r\n" in requests[1]

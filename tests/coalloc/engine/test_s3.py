@@ -4,7 +4,7 @@ moto answers as S3 does; `tests/contracts` has the promises of all engines, on a
 """
 
 import hashlib
-import json
+import hmac
 import re
 import sys
 from random import Random
@@ -179,24 +179,6 @@ async def test_an_object_that_changes_between_two_ranges_is_noticed(s3):
             await collect(source, 1000, 2000)
 
 
-async def test_signatures_are_valid():
-    """moto checks them after the fifth request."""
-    with Moto({"INITIAL_NO_AUTH_ACTION_COUNT": "5"}) as server, pytest.MonkeyPatch.context() as monkeypatch:
-        client, iam = server.client(), server.client("iam")
-        iam.create_user(UserName="ann")
-        rights = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "s3:*", "Resource": "*"}]}
-        iam.put_user_policy(UserName="ann", PolicyName="all", PolicyDocument=json.dumps(rights))
-        keys = iam.create_access_key(UserName="ann")["AccessKey"]
-        client.create_bucket(Bucket="runs")
-        client.put_object(Bucket="runs", Key=NAME, Body=CONTENT)
-        use_s3(monkeypatch, server.url, AWS_ACCESS_KEY_ID=keys["AccessKeyId"])
-        error = await failure(f"s3://runs/{NAME}")
-        assert type(error) is LoginRefused
-        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", keys["SecretAccessKey"])
-        async with opened(S3Source(f"s3://runs/{NAME}", options())) as source:
-            assert await collect(source, 7, 1007) == CONTENT[7:1007]
-
-
 def has_object(request):
     size, span = len(CONTENT), re.search(r"Range: bytes=(\d+)-(\d+)", request)
     if request.startswith("HEAD"):
@@ -206,6 +188,36 @@ def has_object(request):
         f"HTTP/1.1 206 OK\nContent-Length: {end - start}\nContent-Range: bytes {start}-{end - 1}/{size}\n"
         f'ETag: "1-1"\n\n' + "x" * (end - start)
     )
+
+
+def is_signed(request, secret):
+    """Return whether the signature of a request is the one that AWS documents (Signature Version 4)."""
+    first, *lines = request.rstrip().split("\r\n")
+    method, target, _ = first.split()
+    headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
+    authorization = re.fullmatch(
+        r"AWS4-HMAC-SHA256 Credential=[^/]+/(.+), SignedHeaders=(.+), Signature=(.+)", headers["authorization"]
+    )
+    scope, signed, signature = authorization.groups()
+    named = [f"{name}:{headers[name]}" for name in signed.split(";")]
+    canonical = "\n".join([method, target, "", *named, "", signed, headers["x-amz-content-sha256"]])
+    digest = hashlib.sha256(canonical.encode()).hexdigest()
+    key = f"AWS4{secret}".encode()
+    for text in (*scope.split("/"), "\n".join(["AWS4-HMAC-SHA256", headers["x-amz-date"], scope, digest])):
+        key = hmac.digest(key, text.encode(), "sha256")
+    return "host" in signed.split(";") and key.hex() == signature
+
+
+@pytest.mark.parametrize("key", [NAME, "x", "a//b", "ä~b=c&d"])
+async def test_signatures_are_valid(s3, monkeypatch, key):
+    async with answering(has_object) as server:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", server.url)
+        async with opened(S3Source(f"s3://runs/{key}", options())) as source:
+            assert await collect(source, 0, 4) == b"xxxx"
+    assert [each.split()[0] for each in server] == ["HEAD", "GET"]
+    for request in server:
+        assert is_signed(request, KEYS["AWS_SECRET_ACCESS_KEY"])
+        assert not is_signed(request.replace("/runs/", "/other/"), KEYS["AWS_SECRET_ACCESS_KEY"])
 
 
 async def test_profiles_and_rules_choose_keys_and_servers(s3, monkeypatch, tmp_path):

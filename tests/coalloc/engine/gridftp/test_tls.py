@@ -8,6 +8,8 @@ from random import Random
 
 import pytest
 
+from coalloc.depot.dialer import DepotRoutes, RelayedDialer
+from coalloc.depot.route import DepotRoute
 from coalloc.engine.gridftp import GridFTPSource
 from coalloc.engine.gridftp.address import parse
 from coalloc.engine.gridftp.storage import open_storage
@@ -20,8 +22,11 @@ from coalloc.errors import (
     SourceError,
     Unsupported,
 )
+from coalloc.util.addresses import ANYWHERE
+from tests.support.depot import LOOPBACK, depots
 from tests.support.fetching import collect, opened, options
 from tests.support.scripted import raw_server
+from tests.support.waiting import wait_until
 
 CONTENT = Random(7).randbytes(300_000)
 
@@ -124,6 +129,17 @@ async def test_login_and_data_are_encrypted(tls, implicit):
         assert await collect(source, 0, len(CONTENT)) == CONTENT
     assert behaviour.plain == ([] if implicit else ["AUTH"])
     assert {"USER", "PASS", "PBSZ", "PROT", "RETR"} <= set(behaviour.secret)
+
+
+@pytest.mark.parametrize("implicit", [True, False])
+async def test_both_connections_go_over_a_depot(tls, tmp_path, implicit):
+    behaviour = Behaviour(tls)
+    behaviour.implicit = implicit
+    with depots(tmp_path, LOOPBACK) as (depot,):
+        dialer = RelayedDialer(ANYWHERE, DepotRoutes(DepotRoute((depot.place,))))
+        async with ftp(behaviour), opened(GridFTPSource(behaviour.url, options(dialer=dialer))) as source:
+            assert await collect(source, 0, len(CONTENT)) == CONTENT
+        assert wait_until(lambda: len(depot.lines) >= 2)
 
 
 @pytest.mark.parametrize("reply", ["500 what?", "502 no", "534 not here", "200 ok", "230 you are in", "421 busy"])
