@@ -81,7 +81,9 @@ async def _secured(session: Session, data: socket.socket, transfer: PendingReply
             raise refusal(reply, session.address.shown) from None
         raise
     finally:
-        securing.cancel()
+        if not securing.done():
+            securing.cancel()
+            await asyncio.wait((securing,))  # it must not use the socket any more when that is closed
 
 
 async def final_reply(transfer: PendingReply) -> Reply | None:

@@ -52,8 +52,7 @@ class S3Account:
     async def find(cls, wanted: S3Object) -> "S3Account":
         """Return the account for an object; the files and services are read in a thread.
 
-        :raises Unsupported: when botocore is not installed
-        :raises UsageError: for an invalid rule, or invalid settings of the AWS tools
+        :raises Unsupported: when botocore is not installed, for an invalid rule, or invalid settings of the AWS tools
         :raises LoginRefused: when temporary keys cannot be renewed
         """
         return await asyncio.to_thread(cls._found, wanted)
@@ -61,7 +60,10 @@ class S3Account:
     @classmethod
     def _found(cls, wanted: S3Object) -> "S3Account":
         with _reading:
-            return _converted(lambda: cls(wanted))
+            try:
+                return _converted(lambda: cls(wanted))
+            except UsageError as error:  # other replicas can still be used
+                raise Unsupported(error.message, error.remedy) from None
 
     @property
     def url(self) -> str:
@@ -136,10 +138,8 @@ def _session(rule: S3Rule) -> Any:
 
 @lru_cache(maxsize=16)  # reading the files takes 15 ms, too long for each of many objects
 def _session_of(profile: str | None, _environment: tuple[tuple[str, str], ...]) -> Any:
-    try:
-        import botocore.session
-    except ImportError:
-        raise Unsupported("s3:// URLs need one more package", "install it: pip install 'coget[s3]'") from None
+    import botocore.session
+
     logging.getLogger("botocore").setLevel(logging.WARNING)  # at DEBUG, it logs session tokens
     return botocore.session.Session(profile=profile)
 
@@ -165,12 +165,19 @@ def _check_endpoint(endpoint: str) -> None:
 
 
 def _converted(work: Callable[[], T]) -> T:
-    """Return the result of `work`, whose errors of botocore become coget's."""
-    from botocore.exceptions import BotoCoreError, CredentialRetrievalError, UnauthorizedSSOTokenError
+    """Return the result of `work`, whose errors of botocore become coget's.
 
+    :raises Unsupported: when botocore is not installed, or for invalid settings of the AWS tools
+    :raises LoginRefused: when keys cannot be had
+    """
+    try:
+        import botocore.session  # noqa: F401 - fails here if it is not installed
+        from botocore.exceptions import BotoCoreError, ClientError, CredentialRetrievalError, UnauthorizedSSOTokenError
+    except ImportError:
+        raise Unsupported("s3:// URLs need one more package", "install it: pip install 'coget[s3]'") from None
     try:
         return work()
-    except (CredentialRetrievalError, UnauthorizedSSOTokenError) as error:
+    except (ClientError, CredentialRetrievalError, UnauthorizedSSOTokenError) as error:
         raise LoginRefused(f"cannot get the keys for S3: {error}", "log in again, such as with aws sso login") from None
     except BotoCoreError as error:
-        raise UsageError(f"the settings for S3 are invalid: {error}", "correct AWS_PROFILE, or ~/.aws") from None
+        raise Unsupported(f"the settings for S3 are invalid: {error}", "correct AWS_PROFILE, or ~/.aws") from None

@@ -7,7 +7,7 @@ import re
 from typing import NamedTuple
 from urllib.parse import quote, urlsplit
 
-from coalloc.errors import Unsupported, UsageError
+from coalloc.errors import UsageError
 from coalloc.safe_text import redact
 
 __all__ = ["S3Object", "S3Place", "is_region", "object_url", "parse"]
@@ -42,8 +42,7 @@ class S3Place(NamedTuple):
 def parse(url: str) -> S3Object:
     """Return the object that a URL names.
 
-    :raises UsageError: when it is not s3://BUCKET/KEY
-    :raises Unsupported: when HTTP cannot name the key
+    :raises UsageError: when it is not s3://BUCKET/KEY, or when HTTP cannot name the key
     """
     name, _, key = url.partition("://")[2].partition("/")
     if not NAME.fullmatch(name) or not key:
@@ -52,7 +51,7 @@ def parse(url: str) -> S3Object:
             "write s3://BUCKET/KEY, and name the server in AWS_ENDPOINT_URL or in config.toml ([s3.NAME])",
         )
     if DOTS.search(key):
-        raise Unsupported(f"{redact(url)}: HTTP cannot name a key with the part '.' or '..'", "rename the object")
+        raise UsageError(f"{redact(url)}: HTTP cannot name a key with the part '.' or '..'", "rename the object")
     return S3Object(name, key)
 
 

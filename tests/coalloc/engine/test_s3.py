@@ -312,7 +312,7 @@ async def test_only_the_user_names_objects(s3):
 
 
 @pytest.mark.parametrize(
-    "url", ["s3://runs", "s3://runs/", "s3://host:9000/runs/x", "s3://key:secret@runs/x", "s3:///x"]
+    "url", ["s3://runs", "s3://runs/", "s3://host:9000/runs/x", "s3://key:secret@runs/x", "s3:///x", "s3://a/../x"]
 )
 def test_urls_that_name_no_object(url):
     with pytest.raises(UsageError) as caught:
@@ -323,13 +323,30 @@ def test_urls_that_name_no_object(url):
 @pytest.mark.parametrize("endpoint", ["ftp://host", "https://key:word@host", "host", "https://host?x"])
 async def test_endpoints_that_are_none(s3, monkeypatch, endpoint):
     monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
-    with pytest.raises(UsageError) as caught:
-        await S3Source("s3://runs/x", options()).open()
-    assert "word" not in str(caught.value)
+    error = await failure("s3://runs/x")
+    assert type(error) is Unsupported
+    assert "word" not in str(error)
+
+
+@pytest.mark.parametrize("text", ["[s3.runs]\nanonymous = 1", "[s3.runs]\nkeys = 'x'", "s3 = 'x'", "[s3]\nruns = []"])
+async def test_rules_that_are_none(s3, tmp_path, text):
+    configure(tmp_path, text)
+    assert "[s3.runs]" in str(await failure("s3://runs/x"))
+
+
+async def test_a_profile_that_is_not_there_is_named_and_other_replicas_are_used(s3, monkeypatch, tmp_path):
+    monkeypatch.setenv("AWS_PROFILE", "nobodys")
+    assert "nobodys" in str(await failure("s3://runs/x"))
+    (tmp_path / "web").mkdir()
+    (tmp_path / "web" / "x").write_bytes(CONTENT)
+    with Nginx(tmp_path / "web", tmp_path / "run") as web:
+        await download(Request(("s3://runs/x", web.url("x")), output=tmp_path / "out"))
+    assert (tmp_path / "out").read_bytes() == CONTENT
 
 
 async def test_without_botocore_the_extra_is_named(s3, monkeypatch):
-    monkeypatch.setitem(sys.modules, "botocore.session", None)
+    for name in ("botocore", "botocore.session", "botocore.exceptions"):
+        monkeypatch.setitem(sys.modules, name, None)
     error = await failure("s3://runs/x")
     assert type(error) is Unsupported
     assert "coget[s3]" in error.remedy
