@@ -147,16 +147,18 @@ class TLSData:
     def recv_into(self, buffer: memoryview, most: int) -> int:
         """Decrypt at most `most` bytes into the buffer; return their number, 0 at the end of the data.
 
-        All that has arrived is decrypted, unless `most` is less, as the socket does not report it again.
+        No whole record stays undecrypted, unless `most` is reached, as the socket does not report it again.
 
         :raises BlockingIOError: when nothing has arrived
         :raises OSError: when the connection is lost, or its data are not authentic
         """
         count = self._decrypt(buffer, most)
         while count is not None and count < most:
-            space = max(most - count - RECORD, RECORD)
+            space = most - count - RECORD  # a part of a record may have arrived before
+            if count and space < RECORD:
+                break
             try:
-                arrived = self._sock.recv(min(space, PIECE))
+                arrived = self._sock.recv(min(max(space, RECORD), PIECE))
             except BlockingIOError:
                 break
             self._arrived(arrived)

@@ -3,7 +3,7 @@
 import asyncio
 import socket
 import ssl
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from random import Random
 
 import pytest
@@ -13,6 +13,7 @@ from coalloc.depot.route import DepotRoute
 from coalloc.engine.gridftp import GridFTPSource
 from coalloc.engine.gridftp.address import parse
 from coalloc.engine.gridftp.storage import open_storage
+from coalloc.engine.gridftp.tls import TLSData, tls_context
 from coalloc.errors import (
     ConnectionLost,
     LoginRefused,
@@ -194,6 +195,40 @@ async def test_data_in_plain_text_are_not_accepted(tls, sent):
     async with ftp(behaviour), opened(GridFTPSource(behaviour.url, options())) as source:
         with pytest.raises(SourceError):
             await collect(source, 0, len(CONTENT))
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_all_whole_records_that_have_arrived_are_decrypted(tls, seed):
+    """Otherwise, a transfer would wait for a socket that has nothing more to report."""
+    random, buffer = Random(seed), memoryview(bytearray(1 << 20))
+    arrived, sent = ssl.MemoryBIO(), ssl.MemoryBIO()
+    server = tls.wrap_bio(arrived, sent, server_side=True)
+    far, near = socket.socketpair()
+    with far, near:
+        far.setblocking(False)
+        near.setblocking(False)
+        stream = TLSData(near, tls_context(), "127.0.0.1")
+        shaking = asyncio.create_task(stream.shake_hands())
+        while not shaking.done():
+            with suppress(ssl.SSLWantReadError):
+                server.do_handshake()
+            far.sendall(sent.read())
+            with suppress(BlockingIOError):
+                arrived.write(far.recv(1 << 16))
+            await asyncio.sleep(0)
+        arrived.write(far.recv(1 << 16))
+        server.do_handshake()
+        received, done = bytearray(), 0
+        while done < len(CONTENT):
+            done += server.write(CONTENT[done : done + random.randrange(1, 40_000)])
+            records = sent.read()
+            cut = random.randrange(len(records) + 1)
+            for part in (records[:cut], records[cut:]):
+                far.sendall(part)
+                with suppress(BlockingIOError):
+                    while count := stream.recv_into(buffer, random.choice([1000, 20_000, 40_000, len(buffer)])):
+                        received += buffer[:count]
+            assert received == CONTENT[:done]
 
 
 @pytest.mark.parametrize("size", [0, 1, 20_000, len(CONTENT) - 1])
