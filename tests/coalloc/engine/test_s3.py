@@ -6,6 +6,7 @@ moto answers as S3 does; `tests/contracts` has the promises of all engines, on a
 import hashlib
 import hmac
 import re
+import ssl
 import sys
 from random import Random
 
@@ -36,6 +37,7 @@ from tests.support.fetching import collect, opened, options
 from tests.support.gridftp import GridFTPServer
 from tests.support.nginx import Nginx
 from tests.support.s3 import KEYS, Moto, use_s3
+from tests.support.scripted import raw_server
 
 CONTENT = Random(3).randbytes(3_000_000)
 NAME = "run 7/x+y%41?#.bin"
@@ -218,6 +220,29 @@ async def test_signatures_are_valid(s3, monkeypatch, key):
     for request in server:
         assert is_signed(request, KEYS["AWS_SECRET_ACCESS_KEY"])
         assert not is_signed(request.replace("/runs/", "/other/"), KEYS["AWS_SECRET_ACCESS_KEY"])
+
+
+async def test_requests_on_one_connection_over_tls_are_signed_each(s3, monkeypatch, grid):
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(grid.localhost.certificate, grid.localhost.key)
+    connections, heard = [], []
+
+    async def serve(reader, writer):
+        await writer.start_tls(context)
+        connections.append(writer)
+        while True:
+            heard.append((await reader.readuntil(b"\r\n\r\n")).decode())
+            head, blank, body = has_object(heard[-1]).partition("\n\n")
+            writer.write(f"{head}{blank}".replace("\n", "\r\n").encode() + body.encode())
+
+    async with raw_server(serve) as port:
+        use_s3(monkeypatch, f"https://localhost:{port}", SSL_CERT_FILE=str(grid.authority.certificate))
+        async with opened(S3Source(f"s3://runs/{NAME}", options())) as source:
+            for start in (0, 100, 7):
+                assert await collect(source, start, start + 4) == b"xxxx"
+    assert len(connections) == 1
+    assert len(heard) == 4
+    assert all(is_signed(request, KEYS["AWS_SECRET_ACCESS_KEY"]) for request in heard)
 
 
 async def test_profiles_and_rules_choose_keys_and_servers(s3, monkeypatch, tmp_path):
