@@ -1,5 +1,5 @@
 # Commands for newcomers. Each installs what it needs and what is missing.
-.PHONY: demo test test-long fuzz repeat bench bench-copies bench-broker bench-hostile bench-reports bench-forecasts bench-planner bench-paper bench-collecting bench-depots bench-depot-routes bench-deadlines bench-streams bench-wan bench-staging bench-testbed results docs
+.PHONY: demo test test-long fuzz repeat bench bench-copies bench-broker bench-hostile bench-reports bench-forecasts bench-planner bench-paper bench-collecting bench-depots bench-depot-routes bench-deadlines bench-s3 bench-streams bench-wan bench-staging bench-testbed results docs
 
 # The directories of servers and tc, which are not in a user's PATH on Debian.
 export PATH := $(PATH):/usr/sbin:/sbin
@@ -88,6 +88,10 @@ bench-depot-routes: $(READY)
 # Finish times and deadlines on published traces, in virtual time. Takes half an hour.
 bench-deadlines: $(READY)
 	@$(RUN) tests.benchmarks.deadlines
+
+# S3 with four replicas, beside rclone. Takes some minutes.
+bench-s3: $(READY)
+	@$(RUN) tests.benchmarks.s3
 
 # Guaranteed streams over several paths, in virtual time, beside fair queuing. Takes some minutes.
 bench-streams: $(READY)

@@ -20,6 +20,7 @@ from coalloc.util.secret_files import secret_variable
 __all__ = [
     "DEPOTS_FORM",
     "BrokerAccess",
+    "S3Rule",
     "access",
     "access_with",
     "depot_tickets",
@@ -27,10 +28,11 @@ __all__ = [
     "own_depots",
     "own_policy",
     "own_routes",
+    "s3_rule",
     "some_access",
 ]
 
-OTHERS = ("networks", "via", "depots", "hosts")
+OTHERS = ("networks", "via", "depots", "hosts", "s3")
 """Values with functions of their own."""
 DEPOTS_FORM = 'write [depots."HOST:PORT"], then ticket = "..." and key = "..." as coget-depot ticket prints them'
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -42,6 +44,20 @@ class BrokerAccess(NamedTuple):
     url: str
     token: str | None
     site: str | None
+
+
+class S3Rule(NamedTuple):
+    """The service behind a name in s3://NAME/KEY; None for what the AWS tools are set to.
+
+    :param profile: name of a profile in ~/.aws
+    :param anonymous: whether requests are not signed
+    """
+
+    bucket: str | None = None
+    endpoint: str | None = None
+    region: str | None = None
+    profile: str | None = None
+    anonymous: bool = False
 
 
 def access(named: str | None) -> BrokerAccess | None:
@@ -117,6 +133,24 @@ def own_depots() -> tuple[str, ...]:
     :raises UsageError: for an unreadable file, or another value
     """
     return _list("depots", 'write depots = ["HOST:PORT"]')
+
+
+def s3_rule(name: str) -> S3Rule | None:
+    """Return the rule for s3://NAME/...: the table [s3.NAME] of config.toml; None if there is none.
+
+    :raises UsageError: for an unreadable file, or an invalid table
+    """
+    rules = _table("config.toml").get("s3", {})
+    rule = rules.get(name) if isinstance(rules, dict) else rules
+    if rule is None:
+        return None
+    if not isinstance(rule, dict) or not all(
+        field in S3Rule._fields and isinstance(value, bool if field == "anonymous" else str)
+        for field, value in rule.items()
+    ):
+        fields = ", ".join(S3Rule._fields[:-1])
+        raise UsageError(f"invalid [s3.{name}] in config.toml", f"write {fields} as strings, or anonymous = true")
+    return S3Rule(**rule)
 
 
 def _list(name: str, remedy: str) -> tuple[str, ...]:

@@ -54,8 +54,9 @@ __all__ = ["get", "print_reports", "printer"]
 def get(as_json: bool, quiet: bool, **given: Any) -> None:
     """Fetch a file from all its sources at once, and verify it.
 
-    SOURCE is the URL of a replica (ftp, gsiftp, http(s), dav(s), osdf, pelican, or any scheme that fsspec opens), one
-    Metalink 4 file or URL, or, with a broker, the name of a dataset. Several URLs must be replicas of the same file.
+    SOURCE is the URL of a replica (ftp(s), ftpes, gsiftp, http(s), dav(s), s3, osdf, pelican, or any scheme that fsspec
+    opens), one Metalink file or URL, or, with a broker, the name of a dataset. Several URLs must be replicas of the
+    same file.
     ftp://host/a/b is the absolute path /a/b, as for globus-url-copy; ftp://host/~/b is below the home directory.
 
     Partial data are kept beside the target in NAME.coget. After an interruption or a failure, the same command

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ServerCheck", "check_routes", "check_servers", "planned_file"]
 
-RELAYED = ("dav", "davs", "ftp", "gsiftp", "http", "https")
+RELAYED = ("dav", "davs", "ftp", "ftpes", "ftps", "gsiftp", "http", "https")
 """Schemes whose connections depots relay."""
 
 

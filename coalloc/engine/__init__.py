@@ -1,5 +1,6 @@
 """Engines, which fetch the bytes of a replica. `open_source` chooses an engine by the URL's scheme."""
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
@@ -16,9 +17,13 @@ __all__ = ["Engine", "open_source", "open_sources", "speaks"]
 
 Engine = Literal["auto", "gridftp", "globus-url-copy"]
 
-OURS = ("ftp", "gsiftp")
+# Keep httpx from importing its command-line interface: that takes longer than a round trip to a distant server.
+sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]
+
+OURS = ("ftp", "gsiftp", "ftps", "ftpes")
 THEIRS = ("ftp", "gsiftp", "sshftp")
 WEB = ("dav", "davs", "http", "https")
+S3 = "s3"
 CHOSEN = {"gridftp": OURS, "globus-url-copy": THEIRS}
 """Supported schemes of each engine that the user can choose."""
 
@@ -67,7 +72,9 @@ def open_source(url: str, engine: Engine, options: EngineOptions) -> Source:
     if not speaks(engine, url):
         schemes = " and ".join(f"{scheme}://" for scheme in CHOSEN[engine])
         raise UsageError(f"the {engine} engine does not support {redact(url)}", f"leave it out, or name {schemes} URLs")
-    if scheme not in THEIRS:
+    if scheme == S3:
+        return _s3(url, options)
+    if scheme not in (*OURS, *THEIRS):
         return _web(url, options) if scheme in WEB else _bridge(url, options)
     return _gridftp(url, options) if scheme in OURS and engine != "globus-url-copy" else _url_copy(url, options)
 
@@ -78,7 +85,7 @@ def _scheme(url: str) -> str:
         _ = parts.port  # raises
     except ValueError:
         raise UsageError(f"{redact(url)}: invalid host or port", "write SCHEME://HOST[:PORT]/PATH") from None
-    if parts.scheme in (*THEIRS, *WEB) and not parts.hostname:
+    if parts.scheme in (*OURS, *THEIRS, *WEB) and not parts.hostname:
         raise UsageError(f"{redact(url)} names no host", f"write {parts.scheme}://HOST/PATH")
     return parts.scheme
 
@@ -110,6 +117,15 @@ def _web(url: str, options: EngineOptions) -> Source:
     known = HTTPFindings()
     return Parallel(
         lambda number: HTTPSource(url, options.over(number), known, number), options.streams, _dialers(url, options)
+    )
+
+
+def _s3(url: str, options: EngineOptions) -> Source:
+    from coalloc.engine.s3 import S3Findings, S3Source
+
+    known = S3Findings()
+    return Parallel(
+        lambda number: S3Source(url, options.over(number), known, number), options.streams, _dialers(url, options)
     )
 
 

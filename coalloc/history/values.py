@@ -7,7 +7,18 @@ from coalloc.model import Outcome
 
 __all__ = ["PastTransfer", "SourceSummary", "source_key"]
 
-DEFAULT_PORTS = {"dav": 80, "davs": 443, "ftp": 21, "gsiftp": 2811, "http": 80, "https": 443, "sftp": 22, "sshftp": 22}
+DEFAULT_PORTS = {
+    "dav": 80,
+    "davs": 443,
+    "ftp": 21,
+    "ftpes": 21,
+    "ftps": 990,
+    "gsiftp": 2811,
+    "http": 80,
+    "https": 443,
+    "sftp": 22,
+    "sshftp": 22,
+}
 
 
 class PastTransfer(NamedTuple):

@@ -11,7 +11,7 @@ from coalloc.safe_text import redact, unsafe_reason
 
 __all__ = ["admitted", "check", "is_federated", "is_opaque", "replica_set"]
 
-NETWORK = ("dav", "davs", "ftp", "gsiftp", "http", "https")
+NETWORK = ("dav", "davs", "ftp", "ftpes", "ftps", "gsiftp", "http", "https")
 """Schemes allowed in documents and servers' answers: their engines read no local files and start no programs."""
 FEDERATED = ("osdf", "pelican", "stash")
 """Schemes of objects in federations, whose directors name the replicas."""

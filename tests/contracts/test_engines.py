@@ -37,6 +37,8 @@ from tests.support.gridftp import GridFTPServer
 from tests.support.gsi import Authority
 from tests.support.listening import connections
 from tests.support.nginx import Nginx
+from tests.support.s3 import use_s3
+from tests.support.vsftpd import Vsftpd
 from tests.support.waiting import until
 
 SIZE = 5_000_011
@@ -56,9 +58,14 @@ WITH_SERVER = (
     "https",
     "https-far",
     "dav",
+    "s3",
+    "s3-far",
+    "ftps",
+    "ftpes-streams",
 )
 WITHOUT = ("file", "memory")
-SERVED = pytest.mark.parametrize("setup", WITH_SERVER, indirect=True)
+NAMED = pytest.mark.parametrize("setup", [each for each in WITH_SERVER if not each.startswith("s3")], indirect=True)
+"""The engines whose URLs name the server."""
 
 
 @cache
@@ -129,7 +136,7 @@ class Mortal(NamedTuple):
     start: Callable[[], None]
 
 
-Server = GridFTPServer | Nginx | Apache
+Server = GridFTPServer | Nginx | Apache | Vsftpd
 
 
 def serve(kind: str, folder: Path, grid: Authority, port: int = 0) -> Server:
@@ -141,8 +148,10 @@ def serve(kind: str, folder: Path, grid: Authority, port: int = 0) -> Server:
         return GridFTPServer(root, port=port, env=grid.server_env(grid.localhost), anonymous=False)
     if kind == "dav":
         return Apache(root, run, port=port or None)
-    certificate = (grid.localhost.certificate, grid.localhost.key) if kind == "https" else ()
-    return Nginx(root, run, port=port or None, certificate=certificate)
+    certificate = (grid.localhost.certificate, grid.localhost.key)
+    if kind in ("ftps", "ftpes"):
+        return Vsftpd(root, run, certificate, implicit=kind == "ftps", port=port)
+    return Nginx(root, run, port=port or None, certificate=certificate if kind == "https" else ())
 
 
 @pytest.fixture(scope="module")
@@ -190,7 +199,7 @@ def served(request: pytest.FixtureRequest, server: Server) -> Setup:
     form, kind, tmp_path = request.param, kind_of(request.param), request.getfixturevalue("tmp_path")
     if kind == "gsiftp":
         request.getfixturevalue("as_alice")
-    if kind == "https":
+    if kind in ("https", "ftps", "ftpes"):
         grid = request.getfixturevalue("grid")
         request.getfixturevalue("monkeypatch").setenv("SSL_CERT_FILE", str(grid.authority.certificate))
     if form.startswith("globus") and not shutil.which("globus-url-copy"):
@@ -198,9 +207,13 @@ def served(request: pytest.FixtureRequest, server: Server) -> Setup:
         missing("globus-url-copy is not installed: apt-get install globus-gass-copy-progs")
     folder = server.root / tmp_path.name
     folder.mkdir()
+    if kind == "s3":
+        use_s3(request.getfixturevalue("monkeypatch"), server.url(""))
 
     def url(name: str) -> str:
         path = f"{folder.name}/{name}"
+        if kind == "s3":
+            return f"s3://{path}"
         return server.url(path, "gsiftp") if kind == "gsiftp" else server.url(path)
 
     if form.endswith("capped"):
@@ -440,7 +453,7 @@ async def test_a_server_that_dies_and_comes_back(mortal):
     await source.close()
 
 
-@SERVED
+@NAMED
 async def test_hosts_that_cannot_be_had(setup):
     scheme = setup.url("x").partition(":")[0]
     error = await failure(setup.at(f"{scheme}://no-such-host.invalid/x"))

@@ -1,19 +1,23 @@
-"""Parser of GridFTP URLs: host, port, user, path. No I/O.
+"""Parser of GridFTP and FTP URLs: host, port, user, path. No I/O.
 
 Paths are as in the Globus world: `ftp://host/a/b` is the absolute path /a/b (in RFC 1738 it is relative to the
 login directory), `ftp://host/~/b` is b in the login directory.
+
+`ftps://` begins with TLS (implicit, port 990), as for curl, lftp, WinSCP and FileZilla; at port 21, where no server
+does that, it means the same as `ftpes://`, which asks for TLS by AUTH TLS (explicit).
 """
 
 import re
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Literal, Self
 from urllib.parse import quote, unquote, urlsplit
 
 from coalloc.errors import Unsupported, UsageError
 
 __all__ = ["Address", "parse", "parse_server"]
 
-PORTS = {"ftp": 21, "gsiftp": 2811}
+PORTS = {"ftp": 21, "ftpes": 21, "ftps": 990, "gsiftp": 2811}
+WITH_TLS = ("ftps", "ftpes")
 UNSENDABLE = re.compile(r"[\0\r\n]")
 
 
@@ -33,6 +37,21 @@ class Address:
     def shown(self) -> str:
         """The URL without the password, for messages."""
         return self.root + quote(self.named, safe="/~", errors="surrogateescape")
+
+    @property
+    def tls(self) -> Literal["implicit", "explicit"] | None:
+        """The beginning of TLS on the control connection; None without TLS."""
+        if self.scheme not in WITH_TLS:
+            return None
+        return "implicit" if self.scheme == "ftps" and self.port != PORTS["ftp"] else "explicit"
+
+    def refuse_tls(self) -> None:
+        """Refuse a server with TLS, for what coget does without TLS only.
+
+        :raises Unsupported: when the URL means TLS
+        """
+        if self.tls:
+            raise Unsupported(f"{self.root}: over {self.scheme}://, coget only reads files", "name a gsiftp:// URL")
 
     @property
     def named(self) -> str:
@@ -68,7 +87,7 @@ class Address:
 def parse(url: str) -> Address:
     """Parse a URL and percent-decode its parts.
 
-    :raises UsageError: when it is not a ftp:// or gsiftp:// URL with a host and a path
+    :raises UsageError: when it is not a ftp://, ftps://, ftpes:// or gsiftp:// URL with a host and a path
     """
     scheme, _, rest = url.partition("://")
     authority, slash, path = rest.partition("/")

@@ -9,14 +9,26 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 from coalloc.engine.gridftp.refusals import refusal
 from coalloc.engine.gridftp.replies import LineReader, Reply, ReplyReader, format_command
 from coalloc.engine.gridftp.shown_commands import command_shown, reply_shown, without_password
-from coalloc.errors import ConnectionLost, LimitExceeded, NoGreeting, NotThatProtocol, ServerBusy, SourceError, Stalled
+from coalloc.errors import (
+    ConnectionLost,
+    LimitExceeded,
+    NoGreeting,
+    NotThatProtocol,
+    PermissionRefused,
+    ServerBusy,
+    SourceError,
+    Stalled,
+)
 from coalloc.util import trace
 from coalloc.util.dialer import Dialer, RelayedSocket, round_trip
+
+if TYPE_CHECKING:
+    import ssl  # a slow import, which plain FTP does not need
 
 __all__ = ["ControlConnection", "PendingReply", "Protection"]
 
@@ -88,9 +100,13 @@ class ControlConnection(asyncio.Protocol):
         self._look: asyncio.TimerHandle | None = None
 
     @classmethod
-    async def connect(cls, dialer: Dialer, host: str, port: int, seconds: float) -> "ControlConnection":
+    async def connect(
+        cls, dialer: Dialer, host: str, port: int, seconds: float, tls: "ssl.SSLContext | None" = None
+    ) -> "ControlConnection":
         """Connect, without waiting for the greeting.
 
+        :param tls: TLS of a connection that begins with it
+        :raises PermissionRefused: when the server's certificate is not trusted
         :raises Unreachable: when nothing answers
         :raises ConnectionLost: when the connection was reset at once
         """
@@ -98,13 +114,49 @@ class ControlConnection(asyncio.Protocol):
         control = cls(f"{host}:{port}", seconds)
         control.relayed = isinstance(sock, RelayedSocket)
         try:
-            transport, _ = await asyncio.get_running_loop().create_connection(lambda: control, sock=sock)
+            named = (host, seconds) if tls else (None, None)
+            transport, _ = await asyncio.get_running_loop().create_connection(
+                lambda: control, sock=sock, ssl=tls, server_hostname=named[0], ssl_handshake_timeout=named[1]
+            )
             if transport.get_extra_info("peername") is None:  # the connection was reset as soon as it was made
                 raise ConnectionLost(f"{control.where} closed the connection", "try again")
-        except BaseException:
+        except BaseException as error:
             control.close()
+            if tls and isinstance(error, OSError):
+                raise _tls_failure(error, control.where) from None
             raise
         return control
+
+    async def start_tls(self, context: "ssl.SSLContext", host: str) -> None:
+        """Encrypt the connection from now on; no command may be pending.
+
+        :raises PermissionRefused: when the server's certificate is not trusted, or when text came in between, which an
+            attacker on the network path may have inserted (CVE-2011-0411)
+        """
+        assert self._transport is not None
+        self._refuse_early_text()
+        try:
+            self._transport = await self._loop.start_tls(
+                self._transport, self, context, server_hostname=host, ssl_handshake_timeout=self.seconds
+            )
+        except OSError as error:
+            raise _tls_failure(error, self.where) from None
+        self._refuse_early_text()
+
+    def _refuse_early_text(self) -> None:
+        """Refuse text that came before TLS, but after the reply to AUTH: it must not count as a reply over TLS."""
+        if self._lost or self._preliminaries or self._lines.pending or self._replies.pending:
+            raise self._lost or PermissionRefused(
+                f"{self.where} sent text before TLS that belongs to no command",
+                "use another network, or tell its admin",
+            )
+
+    @property
+    def tls_session(self) -> "ssl.SSLSession | None":
+        """The TLS session, which data connections resume; None without TLS."""
+        assert self._transport is not None
+        tls = cast("ssl.SSLObject | None", self._transport.get_extra_info("ssl_object"))
+        return tls.session if tls else None
 
     async def greeting(self) -> Reply:
         """Wait for the server's greeting. If it does not come, every pending reply fails, too.
@@ -311,6 +363,12 @@ class ControlConnection(asyncio.Protocol):
                 self._pending.popleft().answered(error)
         if self._transport is not None:
             self._transport.abort()
+
+
+def _tls_failure(error: OSError, where: str) -> SourceError:
+    from coalloc.engine.gridftp.tls_failures import tls_failure
+
+    return tls_failure(error, where)
 
 
 def _settle(pending: PendingReply, answer: Reply | SourceError) -> None:

@@ -16,9 +16,9 @@ from coalloc.engine.base import EngineOptions
 from coalloc.engine.gridftp.address import Address
 from coalloc.engine.gridftp.control import ControlConnection, PendingReply
 from coalloc.engine.gridftp.data_connections import DataConnections
-from coalloc.engine.gridftp.refusals import refusal
+from coalloc.engine.gridftp.refusals import login_refusal, refusal
 from coalloc.engine.gridftp.replies import Reply, features
-from coalloc.engine.gridftp.security import DataMode, LoginAgain, Security
+from coalloc.engine.gridftp.security import DataMode, DataStream, LoginAgain, Security
 from coalloc.errors import ConnectionLost, ServerSays, Stalled, Unsupported
 
 __all__ = ["GridFTPLogin", "security_for"]
@@ -41,6 +41,10 @@ def security_for(
     :param proxy: the file of the proxy to show; None for the user's usual one
     :param modes: permitted modes of data channel authentication; None for the usual ones
     """
+    if address.tls:
+        from coalloc.engine.gridftp.tls import TLSSecurity  # a slow import, which plain FTP does not need
+
+        return TLSSecurity(address, options.connect_seconds)
     if address.scheme != "gsiftp":
         return None
     from coalloc.engine.gridftp.gsi import GridSecurity  # a slow import, which plain FTP does not need
@@ -87,7 +91,10 @@ class GridFTPLogin:
         cls, address: Address, options: EngineOptions, security: Security | None, reached: Reached, pipelined: bool
     ) -> Self:
         address.refuse_unsendable()
-        control = await ControlConnection.connect(options.dialer, address.host, address.port, options.connect_seconds)
+        tls = security.from_the_start if security else None
+        control = await ControlConnection.connect(
+            options.dialer, address.host, address.port, options.connect_seconds, tls
+        )
         reached(control)
         session = cls(control, address, options, pipelined)
         try:
@@ -138,14 +145,12 @@ class GridFTPLogin:
             return
         await security.check_login(self.control, replies)
         self._security = security
-        if security.protects_data:
+        if security.protects_data and not self.address.tls:
             self.data.forget()  # it was requested before the protection was agreed on
 
     def _check_password(self, user: Reply, password: Reply) -> None:
-        # A server that needs no password answers the pipelined PASS with 202 or an error.
-        refused = user if not user.positive else password
-        if user.code != 230 and not (user.positive and password.code in (202, 230)):
-            raise refusal(refused, f"login to {self.control.where} as {self.address.user}")
+        if error := login_refusal(user, password, f"login to {self.control.where} as {self.address.user}"):
+            raise error
 
     async def locate(self, path: str) -> Address:
         """Return the address of a path, if the server receives the path unchanged.
@@ -167,13 +172,12 @@ class GridFTPLogin:
 
     @property
     def protects_data(self) -> bool:
-        """Return whether the ends of data connections authenticate each other."""
+        """Return whether data connections are authenticated or encrypted."""
         return bool(self._security and self._security.protects_data)
 
-    async def secure(self, data: socket.socket) -> None:
-        """Protect a data connection as agreed when logging in."""
-        if self._security:
-            await self._security.secure(data)
+    async def secure(self, data: socket.socket) -> DataStream:
+        """Protect a data connection as agreed when logging in; return its data."""
+        return await self._security.secure(data) if self._security else data
 
     @cached_property
     def _algorithms(self) -> dict[str, str]:

@@ -19,7 +19,7 @@ from coalloc.errors import (
     Unsupported,
 )
 
-__all__ = ["refusal"]
+__all__ = ["login_refusal", "refusal"]
 
 MISSING = r"no such|not found|not exist|PATH_NOT_FOUND"
 OF_NO_USE = r"levels of symbolic links|not a (plain|regular) file"
@@ -61,6 +61,14 @@ def refusal(reply: Reply, thing: str) -> SourceError:
     if reply.code in (501, 502, 504, 534, 536):
         return Unsupported(message, "use --engine globus-url-copy, or another replica")
     return ServerSays(message, "read the server's message, or use another replica")
+
+
+def login_refusal(user: Reply, password: Reply, thing: str) -> SourceError | None:
+    """Return the error for the replies to USER and PASS; None if they mean that the user is logged in."""
+    # A server that needs no password answers the pipelined PASS with 202 or an error.
+    if user.code == 230 or (user.positive and password.code in (202, 230)):
+        return None
+    return refusal(password if user.positive else user, thing)
 
 
 def _matches(pattern: str, reply: Reply) -> bool:

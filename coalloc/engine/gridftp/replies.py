@@ -102,6 +102,11 @@ class ReplyReader:
         self._lines: list[bytes] = []
         self._bytes = 0
 
+    @property
+    def pending(self) -> bool:
+        """Return whether an unfinished reply has been received."""
+        return bool(self._lines)
+
     def feed(self, line: bytes) -> Reply | None:
         """Return the reply that this line completes, or None.
 

@@ -1,20 +1,40 @@
-"""The interface between a GridFTP session and its security, which `gsi` implements. Plain FTP has none."""
+"""The interface between a session and its security, which `gsi` and `tls` implement. Plain FTP has none."""
 
 import socket
 from collections.abc import Sequence
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from coalloc.engine.gridftp.control import ControlConnection
 from coalloc.engine.gridftp.replies import Reply
 from coalloc.errors import ConnectionLost
 
-__all__ = ["DataMode", "LoginAgain", "Security"]
+if TYPE_CHECKING:
+    import ssl
+
+__all__ = ["DataMode", "DataStream", "LoginAgain", "Security"]
 
 DataMode = Literal["N", "S", "A"]
 
 
+class DataStream(Protocol):
+    """The data of a data connection: its socket, or what decrypts them."""
+
+    def fileno(self) -> int:
+        """Return the number of the socket, to wait for data."""
+        ...
+
+    def recv_into(self, buffer: memoryview, nbytes: int, /) -> int:
+        """Receive at most `nbytes` bytes; return their number, 0 at the end. :raises BlockingIOError: if none came"""
+        ...
+
+
 class Security(Protocol):
-    """Authentication of a session in place of USER and PASS (GSI)."""
+    """Authentication and protection of a session."""
+
+    @property
+    def from_the_start(self) -> "ssl.SSLContext | None":
+        """The TLS of a control connection that begins with it; None if it begins in plain text."""
+        ...
 
     @property
     def protects_data(self) -> bool:
@@ -27,7 +47,7 @@ class Security(Protocol):
         ...
 
     async def authenticate(self, control: ControlConnection, pipelined: bool) -> None:
-        """Authenticate the user to the server, and set `control.protection`."""
+        """Authenticate the server, and for GSI the user; protect the control connection."""
         ...
 
     async def admitted(self, control: ControlConnection) -> None:
@@ -43,8 +63,8 @@ class Security(Protocol):
         """Check the replies to `login`; agree on the protection of data connections."""
         ...
 
-    async def secure(self, data: socket.socket) -> None:
-        """Apply the agreed protection to a data connection, before its first byte of data."""
+    async def secure(self, data: socket.socket) -> DataStream:
+        """Apply the agreed protection to a data connection, before its first byte of data; return its data."""
         ...
 
 

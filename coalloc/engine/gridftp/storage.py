@@ -217,6 +217,7 @@ async def open_storage(url: str, options: EngineOptions, proxy: Path | None = No
     :param proxy: the file of the proxy to show, in place of the user's usual one
     """
     address = parse_server(url)
+    address.refuse_tls()
     return await Storage.open(address, options, security_for(address, options, proxy), lambda _: None, pipelined=True)
 
 

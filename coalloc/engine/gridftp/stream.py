@@ -12,6 +12,7 @@ from coalloc.engine.gridftp.control import PendingReply
 from coalloc.engine.gridftp.data_connections import ComingConnection
 from coalloc.engine.gridftp.refusals import refusal
 from coalloc.engine.gridftp.replies import Reply
+from coalloc.engine.gridftp.security import DataStream
 from coalloc.engine.gridftp.session import Session
 from coalloc.engine.span import Deliver, Span
 from coalloc.errors import ConnectionLost, SourceError, Unreachable
@@ -39,8 +40,8 @@ async def fetch(
         if last is not None:
             session.ask_after(last, transfer, span.start, span.end)
         session.ask_ahead()
-        await session.secure(data)
-        receiver = _Receiver(data, span, deliver, ReadBuffer(data, session.stat.rtt))
+        stream = await _secured(session, data, transfer) if session.protects_data else data
+        receiver = _Receiver(stream, span, deliver, ReadBuffer(data, session.stat.rtt))
         transfer.add_done_callback(receiver.replied)
         reached = await receiver.run()
     finally:
@@ -66,6 +67,25 @@ async def _requested(session: Session, coming: ComingConnection, span: Span) -> 
         raise
 
 
+async def _secured(session: Session, data: socket.socket, transfer: PendingReply) -> DataStream:
+    """Return the data of a protected connection, unless the server refuses the transfer instead of protecting it."""
+    securing = asyncio.create_task(session.secure(data))
+    try:
+        await asyncio.wait((securing, transfer), return_when=asyncio.FIRST_COMPLETED)
+        if not securing.done() and (reply := await final_reply(transfer)) and not reply.positive:
+            raise refusal(reply, session.address.shown)
+        return await securing
+    except ConnectionLost:
+        reply = await final_reply(transfer)
+        if reply and not reply.positive:
+            raise refusal(reply, session.address.shown) from None
+        raise
+    finally:
+        if not securing.done():
+            securing.cancel()
+            await asyncio.wait((securing,))  # it must not use the socket any more when that is closed
+
+
 async def final_reply(transfer: PendingReply) -> Reply | None:
     """Return the server's reply to a transfer that ended early, if it comes soon."""
     await asyncio.wait({transfer}, timeout=LAST_WORDS_SECONDS)
@@ -84,15 +104,16 @@ def lost(session: Session, reply: Reply | None, span: Span, reached: int) -> Sou
 
 
 class _Receiver:
-    """A receiver that reads one socket into the shared buffer until the span, up to its current end, is delivered."""
+    """A receiver that reads one stream into the shared buffer until the span, up to its current end, is delivered."""
 
-    __slots__ = ("_at", "_data", "_deliver", "_gather", "_over", "_span")
+    __slots__ = ("_at", "_data", "_deliver", "_gather", "_hidden", "_over", "_span")
 
-    def __init__(self, data: socket.socket, span: Span, deliver: Deliver, gather: ReadBuffer) -> None:
+    def __init__(self, data: DataStream, span: Span, deliver: Deliver, gather: ReadBuffer) -> None:
         self._data = data
         self._span = span
         self._deliver = deliver
         self._gather = gather
+        self._hidden = getattr(data, "overhead", 0)
         self._at = span.start
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -137,7 +158,7 @@ class _Receiver:
             if self._at >= self._span.end:
                 self._end()
             else:
-                self._gather.received(count, self._span.end - self._at)
+                self._gather.received(count, max(0, self._span.end - self._at - self._hidden))
 
     def _end(self, error: Exception | None = None) -> None:
         if self._over.done():

@@ -292,6 +292,7 @@ async def _open(
     kind: type[End], url: str, options: EngineOptions, proxy: Path | None, modes: Sequence[DataMode]
 ) -> End:
     address = parse_server(url)
+    address.refuse_tls()
     security = security_for(address, options, proxy, modes)
     return await kind.open(address, options, security, lambda _: None, pipelined=True)
 

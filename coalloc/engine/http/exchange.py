@@ -9,9 +9,9 @@ The policy of addresses restricts redirects.
 """
 
 from collections import deque
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
-from typing import TYPE_CHECKING, NamedTuple, Union
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Union
 
 from coalloc.credentials import Presenter
 from coalloc.credentials.origins import WebOrigin
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     import httpx
 
-__all__ = ["Answer", "HTTPExchange", "connection_of", "is_direct", "sent_request"]
+__all__ = ["Answer", "HTTPExchange", "Signer", "connection_of", "is_direct", "sent_request"]
 
 Answer = Union["httpx.Response", PlainAnswer]
 """A response whose body has not been read yet."""
@@ -61,21 +61,44 @@ class _RequestTarget(NamedTuple):
         return _origin(self.url), self.policy
 
 
+class Signer(Protocol):
+    """An author of headers that authenticate each request for one URL anew. `names` are all of these, in lower case."""
+
+    names: Sequence[str]
+
+    def sign(self, method: str) -> Mapping[str, str]:
+        """Return the headers for a request of this method."""
+        ...
+
+
 class HTTPExchange:
     """Requests and responses for one URL.
 
     :param reached: called for each connection with the round-trip time in seconds
     :param follows: whether redirects are followed; else they are responses as any other
+    :param signer: signs the requests; then redirects are not followed, as a signature is for one host, and no other
+        credential is sent
+    :param shown: name of the URL in messages; None for the URL without secrets
     """
 
-    def __init__(self, url: str, options: EngineOptions, reached: Reached, *, follows: bool = True) -> None:
+    def __init__(
+        self,
+        url: str,
+        options: EngineOptions,
+        reached: Reached,
+        *,
+        follows: bool = True,
+        signer: Signer | None = None,
+        shown: str | None = None,
+    ) -> None:
         self._url = url
         self._options = options
         self._reached = reached
-        self._follows = follows
-        self.shown = redact(url)
+        self._follows = follows and signer is None
+        self.signer = signer
+        self.shown = shown or redact(url)
         """The URL without secrets."""
-        self._presenter = Presenter(url, options.credentials, options.dialer.route)
+        self._presenter = Presenter(url, None if signer else options.credentials, options.dialer.route)
         self._plain = plain_server(url, options.dialer, options.connect_seconds, reached)
         """The server, if plain TCP suffices for the first request."""
         self._plainly = self._plain is not None
@@ -140,7 +163,8 @@ class HTTPExchange:
         self._plainly = self._plainly and content is None
         if begun and self._plain:
             self._plain.continue_on(begun.connection)
-        answer = await self._send(method, headers, begun, content)
+        signed = self.signer.sign(method) if self.signer else {}
+        answer = await self._send(method, {**headers, **signed}, begun, content)
         if answer.is_success:
             self._presenter.accept(self._server_of_answer(answer))
         try:

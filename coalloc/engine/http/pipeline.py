@@ -30,6 +30,7 @@ class Question(NamedTuple):
     :param stat: size and version of the file
     :param shown: the URL without secrets
     :param hidden: function that hides the secrets of URLs in the server's text
+    :param signed: function that returns headers that authenticate one more request
     """
 
     target: bytes
@@ -37,6 +38,7 @@ class Question(NamedTuple):
     stat: Stat
     shown: str
     hidden: Callable[[str], str] = redacted_text
+    signed: Callable[[], Mapping[str, str]] = dict
 
 
 class Pipeline:
@@ -60,6 +62,7 @@ class Pipeline:
     def ask(self, turn: RangeRequest) -> bytes:
         """Return the bytes of a request for one more range."""
         part = {"Range": f"bytes={turn.start}-{turn.start + turn.left - 1}", **condition(self._question.stat.validator)}
+        part.update(self._question.signed())
         headers = [*self._question.headers, *((name.encode(), value.encode()) for name, value in part.items())]
         if self._turns and self._ahead is None:
             self._ahead = self._requested

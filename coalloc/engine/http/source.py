@@ -8,6 +8,7 @@ that ignores ranges is recognised by its response, not by its headers.
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -30,7 +31,7 @@ from coalloc.engine.http.exchange import Answer, HTTPExchange, connection_of, is
 from coalloc.engine.http.pipeline import Question
 from coalloc.engine.http.plain import PlainAnswer, SentRequest
 from coalloc.engine.span import Deliver, RangePart, Span
-from coalloc.errors import ConnectionLost, ReplicaChanged, Stalled, Unsupported, UsageError
+from coalloc.errors import ConnectionLost, ReplicaChanged, SourceError, Stalled, Unsupported, UsageError
 from coalloc.model import PathState, Stat
 from coalloc.util.counts import count
 
@@ -126,7 +127,7 @@ class HTTPSource(Source):
                 raise refused
             if part.headers.get("content-length") == "1" and await self._ended(part, 1):
                 self._keep(part)
-            return self._understand(part)
+            return await self._understand(part)
 
     async def _ended(self, answer: Answer, size: int) -> bool:
         """Read a response of `size` bytes, so that its connection is kept; return False if it is longer."""
@@ -138,7 +139,7 @@ class HTTPSource(Source):
                     return False
         return True
 
-    def _understand(self, part: Answer) -> Stat:
+    async def _understand(self, part: Answer) -> Stat:
         """Evaluate the response to a request for the first byte."""
         where = content_range(part.headers)
         if part.status_code == PARTIAL and where and where[:2] == (0, 1):
@@ -150,10 +151,14 @@ class HTTPSource(Source):
             if size is None and self._known.properties:  # the end of the answer will show whether it is right
                 size = self._known.properties.entry.size or None  # an empty file would need no answer
         else:
-            raise self._server.refusal(part)
+            raise await self._refusal(part)
         if size is None:
             raise Unsupported(f"{self._shown}: the server does not state the size", "use another replica")
         return self._stat(size, part, ranged=part.status_code != 200 or size == 0)
+
+    async def _refusal(self, answer: Answer) -> SourceError:
+        """Return the error for a response; subclasses may read its body."""
+        return self._server.refusal(answer)
 
     def _stat(self, size: int, answer: Answer, ranged: bool) -> Stat:
         headers = answer.headers
@@ -206,8 +211,11 @@ class HTTPSource(Source):
         idle, self._idle, self._channel = self._idle, None, None
         if idle and self._agreed and self._agreed.ranged and not idle[0].get_extra_info("is_readable"):
             connection, request = idle
-            headers = tuple((name, value) for name, value in request.headers if name.lower() not in VARYING)
-            question = Question(request.target, headers, self._agreed, self._shown, self._server.hidden)
+            signer = self._server.signer
+            varying = VARYING.union(name.encode() for name in signer.names) if signer else VARYING
+            headers = tuple((name, value) for name, value in request.headers if name.lower() not in varying)
+            signed = partial(signer.sign, "GET") if signer else dict
+            question = Question(request.target, headers, self._agreed, self._shown, self._server.hidden, signed)
             self._channel = await HTTPChannel.take_over(question, connection)
         return self._channel
 
@@ -297,7 +305,7 @@ class HTTPSource(Source):
             if headers and answer.status_code == 200:
                 raise Unsupported(f"{self._shown}: the server ignored a request for a part", "use another replica")
             if answer.status_code != (PARTIAL if headers else 200):
-                raise self._server.refusal(answer)
+                raise await self._refusal(answer)
             if headers:
                 self._check_place(answer, start, end)
             yield answer

@@ -19,7 +19,17 @@ from coalloc.safe_text import redact
 
 __all__ = ["ReplicaSession", "server_of"]
 
-PORTS = {"ftp": 21, "sshftp": 22, "http": 80, "dav": 80, "https": 443, "davs": 443, "gsiftp": 2811}
+PORTS = {
+    "dav": 80,
+    "davs": 443,
+    "ftp": 21,
+    "ftpes": 21,
+    "ftps": 990,
+    "gsiftp": 2811,
+    "http": 80,
+    "https": 443,
+    "sshftp": 22,
+}
 LONGEST = 180
 """Maximum characters of a host in a file name."""
 RECHECK = 2

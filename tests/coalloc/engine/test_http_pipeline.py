@@ -55,6 +55,14 @@ def feed(pipeline, data, cuts=()):
         pipeline.feed(memoryview(data)[begin:end])
 
 
+def test_each_request_is_signed_anew():
+    times = iter("12")
+    pipeline = Pipeline(QUESTION._replace(signed=lambda: {"Authorization": f"signed {next(times)}"}))
+    requests = [Asked(pipeline, start, start + 10).request for start in (0, 10)]
+    assert [b"Authorization: signed 1\r\n" in each for each in requests] == [True, False]
+    assert b"Authorization: signed 2\r\n" in requests[1]
+
+
 RANGES = st.tuples(st.integers(0, SIZE - 1), st.integers(1, 300)).map(lambda pair: (pair[0], min(SIZE, sum(pair))))
 
 

@@ -7,6 +7,7 @@ from coalloc.engine.fsspec_source import BridgeSource
 from coalloc.engine.globus_url_copy import URLCopySource
 from coalloc.engine.gridftp import GridFTPSource
 from coalloc.engine.http import HTTPSource
+from coalloc.engine.s3 import S3Source
 from coalloc.engine.sessions.parallel import Parallel
 from coalloc.errors import UsageError
 from tests.support.fetching import options
@@ -23,7 +24,7 @@ from tests.support.fetching import options
         ("http://host/x", "auto", 1, HTTPSource),
         ("https://host/x", "auto", 2, HTTPSource),
         ("file:///x", "auto", 1, BridgeSource),
-        ("s3://bucket/x", "auto", 1, BridgeSource),
+        ("s3://bucket/x", "auto", 1, S3Source),
     ],
 )
 def test_the_scheme_decides(url, engine, streams, kind):

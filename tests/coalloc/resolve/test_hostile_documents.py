@@ -113,6 +113,7 @@ REFUSED = (
     "filecache::local://{secret}",
     "filecache::http://127.0.0.1/x",
     "memory://x",
+    "s3://bucket/x",
     "zip://x",
     "reference://x",
     "github://a:b@c/x",

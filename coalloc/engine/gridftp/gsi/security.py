@@ -69,6 +69,8 @@ class GridSecurity:
     :param delegates: whether a proxy may be delegated to this host
     """
 
+    from_the_start = None
+
     def __init__(
         self,
         address: Address,
@@ -206,10 +208,10 @@ class GridSecurity:
                 raise LoginAgain(f"{self._where} requires a delegated proxy", "connect again")
             data = await control.ask(self._data_mode())
 
-    async def secure(self, data: socket.socket) -> None:
+    async def secure(self, data: socket.socket) -> socket.socket:
         """Authenticate both ends of a data connection; data then go over it unchanged."""
         if not self.protects_data:
-            return
+            return data
         if self.outlived:
             raise ConnectionLost(f"{self._where}: the delegated proxy is about to expire", "connect again")
         try:
@@ -219,6 +221,7 @@ class GridSecurity:
             raise Stalled(f"{self._where}: no answer on a data connection", "try again later") from None
         except OSError as error:
             raise ConnectionLost(f"{self._where}: a data connection was lost: {error}", "try again") from None
+        return data
 
     async def _exchange_data(self, data: socket.socket) -> None:
         loop = asyncio.get_running_loop()
