@@ -13,6 +13,7 @@
     ├── NotAllowed             7  every source refused access
     ├── TargetExists           7  an existing file is not to be replaced
     ├── TargetInUse            8  another coget writes this target; transient
+    ├── FilesFailed                some of many files failed; the status of the most serious failure
     ├── DeadlineRefused        9  a deadline cannot be kept with the wanted probability
     │   └── DeadlineMissed        the file is complete, but late
     └── SourceError               one replica, one attempt; never ends a transfer alone
@@ -44,7 +45,7 @@ permanent, the same command may succeed later. Foreign exceptions (OSError, http
 to one of these where they arise.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from coalloc.safe_text import one_line
 
@@ -56,6 +57,7 @@ __all__ = [
     "DeadlineMissed",
     "DeadlineRefused",
     "DiskFull",
+    "FilesFailed",
     "IsDirectory",
     "LimitExceeded",
     "LoginRefused",
@@ -89,6 +91,10 @@ __all__ = [
     "VerificationError",
 ]
 
+SHOWN_FAILURES = 100
+"""Number of failures that the error of many files names."""
+MOST_SERIOUS = (6, 4, 7, 3, 2, 9, 5, 8, 1)
+"""Statuses of one file's failure, the most serious first: wrong bytes and a full disk before a file that is missing."""
 BUSY_SECONDS = 2.0
 """Seconds until a busy server is asked again, if it does not state a time."""
 
@@ -196,6 +202,27 @@ class TargetInUse(CoallocError):
     status = 8
     code = "target_in_use"
     _passes = True
+
+
+class FilesFailed(CoallocError):
+    """The failure of some of many files. Status and code are those of the most serious failure.
+
+    :param failed: the error of each failed file, by name; the first ones are shown
+    :param files: number of all files
+    :param unbegun: number of files that were not begun
+    """
+
+    def __init__(self, failed: Mapping[str, CoallocError], files: int, unbegun: int = 0) -> None:
+        shown = list(failed.items())[:SHOWN_FAILURES]
+        reasons = [f"{name}: {error.message}" for name, error in shown]
+        if more := len(failed) - len(shown):
+            reasons.append(f"and {more:,} more, which --json names")
+        if unbegun:
+            reasons.append(f"{unbegun:,} files were not begun")
+        worst = min(failed.values(), key=lambda error: (error.transient, MOST_SERIOUS.index(error.status)))
+        super().__init__(f"{len(failed):,} of {files:,} files failed:", worst.remedy, reasons)
+        self.status, self.code = worst.status, worst.code
+        self._passes = all(error.transient for error in failed.values())
 
 
 class DeadlineRefused(CoallocError):

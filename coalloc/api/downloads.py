@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from dataclasses import replace
+from functools import partial
 from random import getrandbits
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from coalloc.engine.base import Admission
 from coalloc.engine.first_answers import FirstAnswers
 from coalloc.engine.limits.server_slots import Slots
 from coalloc.errors import CoallocError
+from coalloc.history.fetched import FetchedGroup
 from coalloc.history.finishes import FinishHistory
 from coalloc.history.transfers import TransferHistory
 from coalloc.model import Confirm, Estimate, FoundReplicas, ReplicaSet, Results, Snapshot, TransferReport
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from coalloc.broker_client import Broker
     from coalloc.collect.values import CollectReport
 
-__all__ = ["broker_of", "download", "record_results"]
+__all__ = ["broker_of", "download", "fetch_file", "record_results"]
 
 
 async def download(
@@ -77,7 +79,8 @@ async def _downloads(
     if many:
         await refuse_collisions([found.file.name for found in files], HeldHere(request.path))
     for found in files:
-        results.done.append(await _download(request, found, broker, watch, limits, confirm, results))
+        past = TransferHistory.open()
+        results.done.append(await fetch_file(request, found, broker, watch, results, past, limits, confirm))
     return results.done
 
 
@@ -91,19 +94,26 @@ def broker_of(request: Request) -> "Broker | None":
     return Broker(known)
 
 
-async def _download(
+async def fetch_file(
     request: Request,
     found: FoundReplicas,
     broker: "Broker | None",
     watch: Callable[[Snapshot], None] | None,
-    limits: Mapping[str, Admission] | None,
-    confirm: Confirm | None,
     results: Results[TransferReport],
+    past: TransferHistory,
+    limits: Mapping[str, Admission] | None = None,
+    confirm: Confirm | None = None,
+    fetched: FetchedGroup | None = None,
 ) -> TransferReport:
+    """Fetch one file. If `results.several`, its name is a path below the request's output.
+
+    :param past: the history that gives the estimates, and gets the results
+    :param fetched: the files that are known to be whole, to which this one is added
+    :raises CoallocError: as `download`
+    """
     if request.staging is not None and (relayed := await _relayed(request, found, watch, results)):
         return relayed
     many = results.several
-    past = TransferHistory.open()
     settings = DownloadSettings(
         policy=make(request.strategy, request.blocks, widens=request.streams is None),
         most=request.max_sources,
@@ -117,6 +127,8 @@ async def _download(
     )
     exact = request.path if request.within else None  # the existing target may become a directory at any moment
     where = exact or target(found.file.name, request.path, many, _is_foreign(found.file))
+    if fetched:
+        settings = settings._replace(is_whole=partial(fetched.files.is_whole, where))
     ordered, estimates = ranked(found, past)
     counted = replace(request.options, slots=Slots.from_environment())
     sources = open_sources(ordered, request.engine, counted, limits)
@@ -128,6 +140,8 @@ async def _download(
     except CoallocError as error:
         await record_results(past, broker, request, found, fetch.report(), began, error)
         raise
+    if fetched and not report.there:
+        fetched.add(where, report.size, fetch.versions)
     FinishHistory(past.path).add(fetch.finish_errors, time.time())
     await record_results(past, broker, request, found, report, began)
     return report

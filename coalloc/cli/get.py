@@ -24,7 +24,14 @@ __all__ = ["get"]
 
 
 @click.command(short_help="Fetch a file from all its sources at once.")
-@options.sources()
+@options.sources(required=False)
+@click.option(
+    "-i",
+    "--input-file",
+    type=click.Path(),
+    metavar="FILE",
+    help="List of files to fetch, one a line; - for standard input. -o is then a directory.",
+)
 @click.option(
     "-o",
     "--output",
@@ -51,7 +58,7 @@ __all__ = ["get"]
 @options.as_json
 @options.verbose
 @click.option("--quiet", is_flag=True, help="Show errors only.")
-def get(as_json: bool, quiet: bool, **given: Any) -> None:
+def get(input_file: str | None, as_json: bool, quiet: bool, **given: Any) -> None:
     """Fetch a file from all its sources at once, and verify it.
 
     SOURCE is the URL of a replica (ftp://, gsiftp://, http://, https://, or any URL that fsspec opens), one
@@ -69,11 +76,18 @@ def get(as_json: bool, quiet: bool, **given: Any) -> None:
       coget get --json --quiet dataset.meta4 > report.json
       coget get --by 14:05 --sure 99 ftp://a.example/x ftp://b.example/x
       coget get --broker https://broker.example run1:2024/x.root
+      coget get -i list.txt -o data/
       coget get -o - ftp://a.example/x.tar ftp://b.example/x.tar | tar x
     """
     from coalloc import api
 
     request = options.request(**given)
+    if input_file is not None:
+        from coalloc.cli import get_many
+
+        get_many.check(request)
+        get_many.fetch_list(request, input_file, as_json, quiet)
+        return
     results: api.Results[TransferReport] = api.Results()
     fetch, remedy = partial(api.download, request), "run the same command again: it keeps the data that have arrived"
     if request.output == Path("-"):

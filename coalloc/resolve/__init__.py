@@ -17,7 +17,7 @@ from coalloc.resolve.targets import bounds, target
 from coalloc.safe_text import redact
 from coalloc.util.dialer import Dialer, DirectDialer
 
-__all__ = ["Ask", "Fetch", "bounds", "refuse_collisions", "resolve", "target"]
+__all__ = ["Ask", "Fetch", "bounds", "ends_as_metalink", "refuse_collisions", "resolve", "target"]
 
 Ask = Callable[[Sequence[str]], Awaitable[list[FoundReplicas]]]
 """`await ask(names)`: the broker's replicas of these datasets."""
@@ -83,7 +83,7 @@ def _checked(files: Sequence[FoundReplicas]) -> list[FoundReplicas]:
 async def _files(
     sources: Sequence[str], fetch_document: Fetch, dialers: Sequence[Dialer], first: FirstAnswers | None
 ) -> list[ReplicaSet]:
-    documents = [source for source in sources if "://" not in source or _ends_as_metalink(source)]
+    documents = [source for source in sources if "://" not in source or ends_as_metalink(source)]
     if not documents and not (len(sources) == 1 and await _server_declares_metalink(sources[0], dialers, first)):
         return [replica_set(sources)]
     if len(sources) > 1:
@@ -138,5 +138,6 @@ def _is_http(url: str) -> bool:
     return urlsplit(url).scheme in ("http", "https")
 
 
-def _ends_as_metalink(url: str) -> bool:
+def ends_as_metalink(url: str) -> bool:
+    """Return whether a URL names a Metalink by its suffix."""
     return urlsplit(url).path.lower().endswith(METALINKS)

@@ -1,0 +1,167 @@
+"""Many files of a list or of a directory: their names are looked up, then they are fetched, several at a time."""
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from coalloc.api.downloads import broker_of, fetch_file
+from coalloc.download.many import AT_ONCE, FileResult, ManyFiles, ManyView
+from coalloc.download.request import Request, dialers, named_files
+from coalloc.errors import CoallocError, FilesFailed, UsageError
+from coalloc.history.fetched import FetchedFiles, FetchedGroup
+from coalloc.history.grouped import GroupedHistory
+from coalloc.model import Origin, ReplicaSet, Results, Snapshot, TransferReport
+from coalloc.partial_file import HeldHere
+from coalloc.resolve import ends_as_metalink, file_list, refuse_collisions
+from coalloc.resolve.replica_urls import admitted, replica_set
+from coalloc.safe_text import redact
+from coalloc.util.addresses import policy_of
+from coalloc.util.concurrency import gather
+
+if TYPE_CHECKING:
+    from coalloc.broker_client import Broker
+
+__all__ = ["download_files", "download_list"]
+
+
+class Found(NamedTuple):
+    """The files of a list, and the errors of lines that could not be looked up, by their text."""
+
+    files: list[ReplicaSet]
+    errors: dict[str, CoallocError]
+
+
+async def download_list(
+    request: Request,
+    lines: Iterable[str],
+    take: Callable[[FileResult], None],
+    watch: Callable[[ManyView], None] | None = None,
+    typed: bool = True,
+) -> None:
+    """Fetch the files of a list into the directory `request.output`; `request.sources` is not used.
+
+    :param lines: the list, as for `coalloc.resolve.file_list`
+    :param take: called for each file when it is complete or has failed
+    :param watch: receives views
+    :param typed: whether the user vouches for the list like for the command line; if not, it is treated as a document:
+        it may name only network addresses, and replaces no file
+    :raises UsageError: before anything is fetched, for an invalid list, or two files of one name
+    :raises FilesFailed: at the end, if files failed
+    """
+    listed = file_list.read(lines)
+    if not listed:
+        raise UsageError("the list names no file", "write one URL a line")
+    origin = Origin() if typed else Origin("document")
+    made = request.dialers or dialers(policy_of(origin, request.own), request.via, request.broker)
+    request = request._replace(dialers=made)
+    found = await _looked_up(request, listed, origin)
+    await download_files(request, found.files, take, watch, found.errors)
+
+
+async def download_files(
+    request: Request,
+    files: Sequence[ReplicaSet],
+    take: Callable[[FileResult], None],
+    watch: Callable[[ManyView], None] | None = None,
+    errors: dict[str, CoallocError] | None = None,
+) -> None:
+    """Fetch these files, whose names are paths below the directory `request.output`.
+
+    :param errors: errors of further files, which are known already
+    :raises FilesFailed: at the end, if files failed
+    """
+    errors = errors or {}
+    path = request.path
+    await refuse_collisions([file.name for file in files], HeldHere(path))
+    for name, error in errors.items():
+        take(FileResult(name, None, error))
+    past, fetched = GroupedHistory.open(), FetchedGroup(FetchedFiles.open())
+    try:
+        failed = dict(errors)
+        fetch = partial(_fetch, request, broker_of(request), past, fetched)
+        many = ManyFiles(str(path or Path()), files, fetch, partial(_ended, take, failed), watch)
+        await many.run()
+    finally:
+        past.flush()
+        fetched.flush()
+    if failed:
+        raise FilesFailed(failed, len(files) + len(errors), many.unbegun)
+
+
+def _ended(take: Callable[[FileResult], None], failed: dict[str, CoallocError], result: FileResult) -> None:
+    if result.error:
+        failed[result.name] = result.error
+    take(result)
+
+
+async def _fetch(
+    request: Request,
+    broker: "Broker | None",
+    past: GroupedHistory,
+    fetched: FetchedGroup,
+    file: ReplicaSet,
+    watch: Callable[[Snapshot], None],
+    results: Results[TransferReport],
+) -> TransferReport:
+    (found,) = await named_files(request._replace(file=file), broker)
+    if request.dialers:
+        await request.dialers.learn([found])
+    return await fetch_file(request, found, broker, watch, results, past, fetched=fetched)
+
+
+async def _looked_up(request: Request, listed: Sequence[file_list.ListedFile], origin: Origin) -> Found:
+    """Return the files of a list; Metalinks are read, and the broker is asked about datasets."""
+    found = Found([], {})
+    others = []
+    for each in listed:
+        if all("://" in source and not ends_as_metalink(source) for source in each.sources):
+            found.files.append(_described(each, origin))
+        else:
+            others.append(each)
+    left = iter(others)
+    broker = broker_of(request) if others else None
+
+    async def look_up() -> None:
+        for each in left:
+            try:
+                found.files.extend(await _named(request, each, origin, broker))
+            except CoallocError as error:
+                found.errors[f"line {each.line}"] = error
+
+    await gather(*(look_up() for _ in range(min(AT_ONCE, len(others)))))
+    return found
+
+
+async def _named(
+    request: Request, listed: file_list.ListedFile, origin: Origin, broker: "Broker | None"
+) -> list[ReplicaSet]:
+    """Return the files of a Metalink, or of a dataset."""
+    if origin.kind != "user" and any(map(_is_here, listed.sources)):
+        raise UsageError(
+            f"{redact(listed.sources[0])} is a file of this machine, which a list on standard input may not name",
+            "name it on the command line, or save the list to a file",
+        )
+    found = [each.file for each in await named_files(request._replace(sources=listed.sources, output=None), broker)]
+    if len(found) > 1 and (listed.out or listed.checksum):
+        raise UsageError(f"{redact(listed.sources[0])} has several files", "leave out=... and checksum=... out")
+    return [_with_options(file, listed, origin) for file in found]
+
+
+def _is_here(source: str) -> bool:
+    return "://" not in source and os.path.lexists(source)
+
+
+def _described(listed: file_list.ListedFile, origin: Origin) -> ReplicaSet:
+    """Return the file of a line with URLs."""
+    file = replica_set(listed.sources)
+    return _with_options(file if origin.kind == "user" else admitted(file, origin), listed, origin)
+
+
+def _with_options(file: ReplicaSet, listed: file_list.ListedFile, origin: Origin) -> ReplicaSet:
+    if listed.out:
+        file = file._replace(name=listed.out, origin=origin)
+    if listed.checksum:
+        file = file._replace(checksums=(listed.checksum,), vouched=True)
+    return file

@@ -1,0 +1,138 @@
+"""`coget get` of many files: of a list (`-i`), or of a directory (`-r`)."""
+
+import json
+import sys
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+from coalloc.cli import interrupts
+from coalloc.cli.failures import CommandFailed
+from coalloc.cli.progress import showing
+from coalloc.errors import CoallocError, UsageError
+
+if TYPE_CHECKING:
+    from coalloc.api import Request
+    from coalloc.display.many_bars import ManyBars
+    from coalloc.display.many_text import ManyLines
+    from coalloc.download.many import FileResult, ManyView
+
+__all__ = ["check", "fetch_list"]
+
+REMEDY = "run the same command again: it skips the files that are complete"
+
+Take = Callable[["FileResult"], None]
+Watch = Callable[["ManyView"], None] | None
+
+
+class ResultList:
+    """The JSON object of many files on standard output, written while they end, so that it needs no memory."""
+
+    def __init__(self) -> None:
+        self._between = '{"files": ['
+
+    def add(self, result: "FileResult") -> None:
+        """Write the results of a file."""
+        from coalloc.display.json import file_result
+
+        self._write(f"{self._between}\n{_dumped(file_result(result))}")
+        self._between = ","
+
+    def close(self, error: CoallocError | None) -> None:
+        """Write the end of the object."""
+        from coalloc.display.json import error_document
+
+        begun = "" if self._between == "," else self._between
+        self._write(f"{begun}]" + (f', "error": {_dumped(error_document(error))}' if error else "") + "}\n")
+
+    @staticmethod
+    def _write(text: str) -> None:
+        print(text, end="", flush=True)
+
+
+def _dumped(document: object) -> str:
+    return json.dumps(document).replace("\x7f", "\\u007f")
+
+
+def check(request: "Request") -> None:
+    """Refuse options that are for one file.
+
+    :raises UsageError: if there is one
+    """
+    one_file = {
+        "SOURCE": bool(request.sources),
+        "--checksum": request.expected is not None,
+        "--by": request.deadline is not None,
+        "--staging": request.staging is not None,
+        "-o -": request.output == Path("-"),
+    }
+    if given := [name for name, is_given in one_file.items() if is_given]:
+        raise UsageError(f"{given[0]} is for one file, and makes no sense with -i", "leave one of them out")
+
+
+def fetch_list(request: "Request", path: str, as_json: bool, quiet: bool) -> None:
+    """Fetch the files of a list, show their progress, and print a summary.
+
+    :param path: the file; `-` for standard input
+    :raises CoallocError: as `api.download_list`
+    """
+    from coalloc import api
+
+    with _lines(path) as lines:
+        _run(lambda take, watch: api.download_list(request, lines, take, watch, path != "-"), request, as_json, quiet)
+
+
+def _run(
+    fetch: Callable[[Take, Watch], Coroutine[Any, Any, None]], request: "Request", as_json: bool, quiet: bool
+) -> None:
+    from coalloc.display.many_text import ManyTotals, print_totals
+
+    totals, results, began = ManyTotals(), ResultList(), time.monotonic()
+
+    def take(result: "FileResult") -> None:
+        totals.add(result)
+        if as_json:
+            results.add(result)
+
+    failed: CoallocError | None = None
+    try:
+        with nullcontext() if quiet else showing(_printer) as watch:
+            interrupts.run(fetch(take, watch), remedy=REMEDY)
+    except CoallocError as error:
+        failed = error
+    if totals.files and not quiet:
+        print_totals(totals, str(request.path or Path()), time.monotonic() - began, sys.stderr)
+    if as_json:
+        results.close(failed)
+    if failed:
+        raise CommandFailed(failed, None) from failed
+
+
+@contextmanager
+def _lines(path: str) -> Iterator[TextIO]:
+    """Open a list, or standard input.
+
+    :raises UsageError: if it cannot be read
+    """
+    try:
+        if path == "-":
+            yield open(0, encoding="utf-8-sig", errors="surrogateescape", newline="\n", closefd=False)  # noqa: SIM115
+            return
+        with Path(path).open(encoding="utf-8-sig", errors="surrogateescape", newline="\n") as file:
+            yield file
+    except OSError as error:
+        if error.filename is None or str(error.filename) != path:
+            raise
+        raise UsageError(f"cannot read {path}: {error.strerror}", "give a readable list with -i") from None
+
+
+def _printer(file: TextIO, live: bool) -> "ManyBars | ManyLines":
+    if live:
+        from coalloc.display.many_bars import ManyBars
+
+        return ManyBars(file)
+    from coalloc.display.many_text import ManyLines
+
+    return ManyLines(file)
