@@ -262,7 +262,8 @@ class SourceReport(NamedTuple):
 
     `ready_seconds` is the time from the beginning until it could first be used; None if it never could. `estimate` is
     its forecast, and `planned_bytes` its share at the start; None if the strategy assigns no shares. `routes` are its
-    routes if depots may be used, else empty.
+    routes if depots may be used, else empty. `held_seconds` is the part of `seconds` in which it waited because of a
+    limited rate.
     """
 
     url: str
@@ -280,6 +281,7 @@ class SourceReport(NamedTuple):
     estimate: Estimate = Estimate()
     planned_bytes: int | None = None
     routes: tuple[RouteUse, ...] = ()
+    held_seconds: float = 0.0
 
 
 class Deadline(NamedTuple):

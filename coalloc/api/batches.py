@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from coalloc.api.downloads import broker_of, fetch_file
 from coalloc.download.many import AT_ONCE, FileResult, ManyFiles, ManyView
-from coalloc.download.request import Request, dialers, named_files
+from coalloc.download.request import Request, named_files
 from coalloc.errors import CoallocError, FilesFailed, UsageError
 from coalloc.history.fetched import FetchedFiles, FetchedGroup
 from coalloc.history.grouped import GroupedHistory
@@ -54,8 +54,7 @@ async def download_list(
     if not listed:
         raise UsageError("the list names no file", "write one URL a line")
     origin = Origin() if typed else Origin("document")
-    made = request.dialers or dialers(policy_of(origin, request.own), request.via, request.broker)
-    request = request._replace(dialers=made)
+    request = request._replace(policy=policy_of(origin, request.own)).begun
     found = await _looked_up(request, listed, origin)
     await download_files(request, found.files, take, watch, found.errors)
 
@@ -72,7 +71,7 @@ async def download_files(
     :param errors: errors of further files, which are known already
     :raises FilesFailed: at the end, if files failed
     """
-    errors = errors or {}
+    errors, request = errors or {}, request.begun
     path = request.path
     await refuse_collisions([file.name for file in files], HeldHere(path))
     for name, error in errors.items():

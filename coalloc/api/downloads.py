@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from coalloc.config import access
 from coalloc.download.report import measured_routes, past_transfers
-from coalloc.download.request import Request, dialers, named_files, ranked, several_files
+from coalloc.download.request import Request, named_files, ranked, several_files
+from coalloc.download.time_limit import time_limit
 from coalloc.download.to_disk import Download, DownloadSettings
 from coalloc.engine import open_sources
 from coalloc.engine.base import Admission
@@ -53,8 +54,7 @@ async def download(
     cancellation, `results` has the reports of the finished files and of the interrupted one.
     """
     with closing(FirstAnswers()) as first:
-        made = request.dialers or dialers(request.own, request.via, request.broker)
-        request = request._replace(first=first, dialers=made)
+        request = request.begun._replace(first=first)
         return await _downloads(request, watch, expected, limits, confirm, results or Results())
 
 
@@ -119,11 +119,12 @@ async def fetch_file(
         most=request.max_sources,
         keep_checksums=request.checksum != "none",
         within=request.within or bounds(request.path, many),
-        replace=request.overwrite or not _is_foreign(found.file),
+        replace=request.overwrite or not (request.no_clobber or _is_foreign(found.file)),
         beside=request.beside,
         confirm=confirm,
         deadline=request.deadline,
         past_errors=FinishHistory(past.path).errors,
+        tries=request.retries + 1,
     )
     exact = request.path if request.within else None  # the existing target may become a directory at any moment
     where = exact or target(found.file.name, request.path, many, _is_foreign(found.file))
@@ -136,13 +137,15 @@ async def fetch_file(
     began = time.time()
     try:
         with results.of(fetch.report):
-            report = await fetch.run()
+            async with time_limit(request.max_seconds, where):
+                report = await fetch.run()
     except CoallocError as error:
         await record_results(past, broker, request, found, fetch.report(), began, error)
         raise
     if fetched and not report.there:
         fetched.add(where, report.size, fetch.versions)
-    FinishHistory(past.path).add(fetch.finish_errors, time.time())
+    if not request.admission:
+        FinishHistory(past.path).add(fetch.finish_errors, time.time())
     await record_results(past, broker, request, found, report, began)
     return report
 
@@ -204,6 +207,6 @@ async def record_results(
         bad = [] if error else _bad(request, found, report)
         thing, candidates = found.dataset or found.file.name, report.sources[: len(found.file.replicas)]
         why = error.message if error else None
-        decided = decisions(broker, thing, report._replace(sources=candidates), why, began)
+        decided = [] if request.admission else decisions(broker, thing, report._replace(sources=candidates), why, began)
         with suppress(asyncio.CancelledError):  # the user's work is done
             await send_results(broker, transfers, bad, decided=decided, routes=routes)

@@ -11,6 +11,7 @@ import click
 
 from coalloc.cli import interrupts, options
 from coalloc.cli.failures import CommandFailed
+from coalloc.cli.fetch_options import fetch_options
 from coalloc.cli.progress import showing
 from coalloc.errors import CoallocError, DeadlineMissed, UsageError
 from coalloc.util.streams import say_json
@@ -54,6 +55,7 @@ __all__ = ["get"]
     help="Relay through these servers if the plan is faster; auto: through any server with a measured link.",
 )
 @options.deadline
+@fetch_options
 @options.overwrite
 @options.as_json
 @options.verbose

@@ -147,6 +147,7 @@ def _source(source: SourceReport) -> Document:
         "ranges": source.ranges,
         "streams": source.streams,
         "idle_seconds": source.idle_seconds,
+        "held_seconds": source.held_seconds,
         "outcome": source.outcome,
         "error": source.error,
         "planned_bytes": source.planned_bytes,

@@ -30,6 +30,7 @@ from coalloc.model import (
     TransferReport,
 )
 from coalloc.schedule.events import Event, Opened, Rejected
+from coalloc.schedule.pauses import TRIES
 from coalloc.schedule.policies.in_order import InOrder
 from coalloc.util import human
 from coalloc.util.checksums import Hasher, hasher
@@ -62,6 +63,7 @@ class InOrderSettings(NamedTuple):
 
     `strategy` is for the report. `widens`: whether distant sources may get more parallel streams. `most` is the maximum
     number of sources at once; None for no limit. `keep_checksums`: whether to compare replicas if no checksum is known.
+    `tries` as for `Transfer`.
     """
 
     strategy: Strategy = "adaptive"
@@ -70,6 +72,7 @@ class InOrderSettings(NamedTuple):
     keep_checksums: bool = True
     deadline: Deadline | None = None
     past_errors: PastErrors = dict
+    tries: int = TRIES
 
 
 class InOrderDownload(Transfer):
@@ -103,6 +106,7 @@ class InOrderDownload(Transfer):
             seed,
             settings.deadline,
             settings.past_errors,
+            settings.tries,
         )
         self._strategy = settings.strategy
         self._take = take

@@ -33,6 +33,7 @@ from coalloc.model import (
 from coalloc.partial_file import Header, Journal, PartialFile, Recollection, describe, matching_bytes, recall, resembles
 from coalloc.safe_text import redact
 from coalloc.schedule.events import Event
+from coalloc.schedule.pauses import TRIES
 from coalloc.schedule.policies import Policy
 from coalloc.util.disk import in_thread
 from coalloc.util.intervals import Intervals
@@ -49,6 +50,7 @@ class DownloadSettings(NamedTuple):
     `NAME.coget`. `confirm` is awaited when the file is complete, before it gets its name; if it raises, the file does
     not get the name. With a `deadline`, as few sources are used as it needs. `past_errors` as for `Transfer`.
     `is_whole` is called in a thread with the versions that servers state, by URL: whether an earlier run fetched one.
+    `tries` as for `Transfer`.
     """
 
     policy: Policy
@@ -61,6 +63,7 @@ class DownloadSettings(NamedTuple):
     deadline: Deadline | None = None
     past_errors: PastErrors = dict
     is_whole: Callable[[Mapping[str, Stat]], bool] | None = None
+    tries: int = TRIES
 
 
 class Download(Transfer):
@@ -87,6 +90,7 @@ class Download(Transfer):
             seed,
             settings.deadline,
             settings.past_errors,
+            settings.tries,
         )
         self._target = target
         self._settings = settings

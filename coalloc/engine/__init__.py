@@ -33,7 +33,7 @@ def open_sources(
 ) -> list[Source]:
     """Return a source for each replica, not connected yet.
 
-    :param limits: the rate limits of replicas, by URL
+    :param limits: the rate limits of replicas, by URL; others have the one of `options`
     :raises NothingToFetchFrom: if all replicas were left out
     :raises UsageError: as `open_source`
     """
@@ -45,7 +45,11 @@ def open_sources(
         open_source(
             replica.url,
             engine,
-            replace(options.named(replica.origin), admission=known.get(replica.url), vouched=file.vouched),
+            replace(
+                options.named(replica.origin),
+                admission=known.get(replica.url, options.admission),
+                vouched=file.vouched,
+            ),
         )
         for replica in file.replicas
     ]
