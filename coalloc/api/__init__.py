@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     import httpx
 
-    from coalloc.api.batches import download_files, download_list
+    from coalloc.api.batches import download_directory, download_files, download_list
     from coalloc.api.catalogue import datasets, metalink, plan, planned, register, register_directory, search
     from coalloc.api.downloads import download
     from coalloc.api.streams import stream
@@ -64,6 +64,7 @@ __all__ = [
     "datasets",
     "discard",
     "download",
+    "download_directory",
     "download_files",
     "download_list",
     "dry_run",
@@ -94,7 +95,7 @@ __all__ = [
 ]
 
 MODULES = {
-    "coalloc.api.batches": ("download_files", "download_list"),
+    "coalloc.api.batches": ("download_directory", "download_files", "download_list"),
     "coalloc.api.catalogue": (
         "datasets",
         "metalink",

@@ -5,17 +5,21 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import quote, urlsplit
 
 from coalloc.api.downloads import broker_of, fetch_file
 from coalloc.download.many import AT_ONCE, FileResult, ManyFiles, ManyView
 from coalloc.download.request import Request, named_files
-from coalloc.errors import CoallocError, FilesFailed, UsageError
+from coalloc.engine.lister import open_lister
+from coalloc.errors import CoallocError, FilesFailed, NothingToFetchFrom, SourceError, UsageError
 from coalloc.history.fetched import FetchedFiles, FetchedGroup
 from coalloc.history.grouped import GroupedHistory
-from coalloc.model import Origin, ReplicaSet, Results, Snapshot, TransferReport
+from coalloc.model import Origin, Replica, ReplicaSet, Results, Snapshot, TransferReport
 from coalloc.partial_file import HeldHere
 from coalloc.resolve import ends_as_metalink, file_list, refuse_collisions
-from coalloc.resolve.replica_urls import admitted, replica_set
+from coalloc.resolve.file_names import why_unsafe
+from coalloc.resolve.replica_urls import admitted, check, replica_set
+from coalloc.resolve.trees import Tree, files_below
 from coalloc.safe_text import redact
 from coalloc.util.addresses import policy_of
 from coalloc.util.concurrency import gather
@@ -23,7 +27,7 @@ from coalloc.util.concurrency import gather
 if TYPE_CHECKING:
     from coalloc.broker_client import Broker
 
-__all__ = ["download_files", "download_list"]
+__all__ = ["download_directory", "download_files", "download_list"]
 
 
 class Found(NamedTuple):
@@ -57,6 +61,62 @@ async def download_list(
     request = request._replace(policy=policy_of(origin, request.own)).begun
     found = await _looked_up(request, listed, origin)
     await download_files(request, found.files, take, watch, found.errors)
+
+
+async def download_directory(
+    request: Request,
+    take: Callable[[FileResult], None],
+    watch: Callable[[ManyView], None] | None = None,
+    loops: Callable[[list[str]], None] = lambda _: None,
+) -> None:
+    """Fetch all files below a directory, which `request.sources` name at one or more servers that have the same files.
+
+    :param take: called for each file when it is complete or has failed
+    :param watch: receives views
+    :param loops: called with the directories that were left out because they contain themselves, if there are any
+    :raises SourceError: if no server lists the directory
+    :raises FilesFailed: at the end, if files failed
+    """
+    request = request.begun
+    bases = [each if each.endswith("/") else f"{each}/" for each in request.named]
+    if not bases:
+        raise UsageError("no source was given", "give the URL of a directory")
+    for url in bases:
+        check(url)
+        if urlsplit(url).query or urlsplit(url).fragment:
+            raise UsageError(f"{redact(url)} has a query, so it is no directory", "leave the query out")
+    tree = await _listed(request, bases)
+    if tree.loops:
+        loops(tree.loops)
+    errors: dict[str, CoallocError] = {}
+    files = []
+    for name in tree.files:
+        if reason := why_unsafe(name):
+            errors[name] = UsageError(f"the file name {name[:200]!r} {reason}", "fetch it with -o NAME")
+        else:
+            files.append(_below(bases, name))
+    if not tree.files:
+        raise NothingToFetchFrom(f"{redact(bases[0])} has no file", "give another directory")
+    await download_files(request, files, take, watch, errors)
+
+
+async def _listed(request: Request, bases: Sequence[str]) -> Tree:
+    """Return the listing of the first server that gives one."""
+    errors = []
+    for url in bases:
+        lister = open_lister(url, request.options)
+        try:
+            return await files_below(lister, url)
+        except SourceError as error:
+            errors.append(error)
+        finally:
+            await lister.close()
+    raise errors[0]
+
+
+def _below(bases: Sequence[str], name: str) -> ReplicaSet:
+    path = quote(name, errors="surrogateescape")
+    return ReplicaSet(name, tuple(Replica(base + path) for base in bases), origin=Origin("server"))
 
 
 async def download_files(

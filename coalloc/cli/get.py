@@ -34,6 +34,12 @@ __all__ = ["get"]
     help="List of files to fetch, one a line; - for standard input. -o is then a directory.",
 )
 @click.option(
+    "-r",
+    "--recursive",
+    is_flag=True,
+    help="SOURCE is the URL of a directory: fetch all files below it. Several URLs are copies of it.",
+)
+@click.option(
     "-o",
     "--output",
     callback=lambda ctx, param, value: _output(value),
@@ -60,7 +66,7 @@ __all__ = ["get"]
 @options.as_json
 @options.verbose
 @click.option("--quiet", is_flag=True, help="Show errors only.")
-def get(input_file: str | None, as_json: bool, quiet: bool, **given: Any) -> None:
+def get(input_file: str | None, recursive: bool, as_json: bool, quiet: bool, **given: Any) -> None:
     """Fetch a file from all its sources at once, and verify it.
 
     SOURCE is the URL of a replica (ftp://, gsiftp://, http://, https://, or any URL that fsspec opens), one
@@ -79,16 +85,16 @@ def get(input_file: str | None, as_json: bool, quiet: bool, **given: Any) -> Non
       coget get --by 14:05 --sure 99 ftp://a.example/x ftp://b.example/x
       coget get --broker https://broker.example run1:2024/x.root
       coget get -i list.txt -o data/
+      coget get -r https://a.example/run1/ -o data/
       coget get -o - ftp://a.example/x.tar ftp://b.example/x.tar | tar x
     """
     from coalloc import api
 
     request = options.request(**given)
-    if input_file is not None:
+    if input_file is not None or recursive:
         from coalloc.cli import get_many
 
-        get_many.check(request)
-        get_many.fetch_list(request, input_file, as_json, quiet)
+        get_many.fetch(request, input_file, recursive, as_json, quiet)
         return
     results: api.Results[TransferReport] = api.Results()
     fetch, remedy = partial(api.download, request), "run the same command again: it keeps the data that have arrived"

@@ -12,6 +12,7 @@ from coalloc.cli import interrupts
 from coalloc.cli.failures import CommandFailed
 from coalloc.cli.progress import showing
 from coalloc.errors import CoallocError, UsageError
+from coalloc.util.streams import say
 
 if TYPE_CHECKING:
     from coalloc.api import Request
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from coalloc.display.many_text import ManyLines
     from coalloc.download.many import FileResult, ManyView
 
-__all__ = ["check", "fetch_list"]
+__all__ = ["fetch"]
 
 REMEDY = "run the same command again: it skips the files that are complete"
 
@@ -56,32 +57,60 @@ def _dumped(document: object) -> str:
     return json.dumps(document).replace("\x7f", "\\u007f")
 
 
-def check(request: "Request") -> None:
+def _check(request: "Request", option: str) -> None:
     """Refuse options that are for one file.
 
+    :param option: the option for many files
     :raises UsageError: if there is one
     """
     one_file = {
-        "SOURCE": bool(request.sources),
+        "SOURCE": bool(request.sources) and option == "-i",
         "--checksum": request.expected is not None,
         "--by": request.deadline is not None,
         "--staging": request.staging is not None,
         "-o -": request.output == Path("-"),
     }
     if given := [name for name, is_given in one_file.items() if is_given]:
-        raise UsageError(f"{given[0]} is for one file, and makes no sense with -i", "leave one of them out")
+        raise UsageError(f"{given[0]} is for one file, and makes no sense with {option}", "leave one of them out")
 
 
-def fetch_list(request: "Request", path: str, as_json: bool, quiet: bool) -> None:
-    """Fetch the files of a list, show their progress, and print a summary.
+def fetch(request: "Request", listed: str | None, recursive: bool, as_json: bool, quiet: bool) -> None:
+    """Fetch the files of a list, or of a directory; show their progress, and print a summary.
 
-    :param path: the file; `-` for standard input
-    :raises CoallocError: as `api.download_list`
+    :raises CoallocError: if a file fails
     """
+    if listed is None:
+        _check(request, "-r")
+        _fetch_directory(request, as_json, quiet)
+    else:
+        if recursive:
+            raise UsageError("-i and -r are for different things", "leave one of them out")
+        _check(request, "-i")
+        _fetch_list(request, listed, as_json, quiet)
+
+
+def _fetch_list(request: "Request", path: str, as_json: bool, quiet: bool) -> None:
+    """Fetch the files of the list at `path`; `-` for standard input."""
     from coalloc import api
 
     with _lines(path) as lines:
         _run(lambda take, watch: api.download_list(request, lines, take, watch, path != "-"), request, as_json, quiet)
+
+
+def _fetch_directory(request: "Request", as_json: bool, quiet: bool) -> None:
+    """Fetch all files below a directory; without an output, into a directory of its name."""
+    from coalloc import api
+    from coalloc.resolve.file_names import from_url
+
+    if request.output is None and request.sources:
+        name = from_url(request.named[0].rstrip("/"))
+        request = request._replace(output=Path(name))
+    _run(lambda take, watch: api.download_directory(request, take, watch, _say_loops), request, as_json, quiet)
+
+
+def _say_loops(folders: list[str]) -> None:
+    for folder in folders:
+        say(f"{folder} was left out: it contains itself", err=True)
 
 
 def _run(

@@ -1,0 +1,33 @@
+"""Directories at a GridFTP or FTP server."""
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+
+from coalloc.engine.base import EngineOptions
+from coalloc.engine.gridftp.address import parse
+from coalloc.engine.gridftp.storage import Storage, open_storage
+from coalloc.engine.lister import Lister
+from coalloc.model import Entry
+
+__all__ = ["GridFTPLister"]
+
+
+class GridFTPLister(Lister):
+    """The directories at the server of `url`, over one session."""
+
+    def __init__(self, url: str, options: EngineOptions) -> None:
+        self._url = url
+        self._options = options
+        self._storage: Storage | None = None
+
+    async def list(self, url: str) -> AsyncGenerator[Sequence[Entry], None]:
+        if self._storage is None:
+            self._storage = await open_storage(self._url, self._options, self._options.proxy)
+        async with aclosing(self._storage.list(parse(url).named)) as groups:
+            async for entries in groups:
+                yield entries
+
+    async def close(self) -> None:
+        if self._storage:
+            self._storage.close()
+            self._storage = None
