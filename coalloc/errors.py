@@ -123,6 +123,11 @@ class CoallocError(Exception):
         """Return whether the same attempt may succeed later, without any change by the user."""
         return self._passes
 
+    @property
+    def summary(self) -> str:
+        """The message with its reasons in one line."""
+        return self.message.replace("\n  ", " ")
+
 
 class UsageError(CoallocError):
     """An option, a URL or a Metalink that is invalid."""
@@ -214,7 +219,7 @@ class FilesFailed(CoallocError):
 
     def __init__(self, failed: Mapping[str, CoallocError], files: int, unbegun: int = 0) -> None:
         shown = list(failed.items())[:SHOWN_FAILURES]
-        reasons = [f"{name}: {error.message}" for name, error in shown]
+        reasons = [f"{name}: {error.summary}" for name, error in shown]
         if more := len(failed) - len(shown):
             reasons.append(f"and {more:,} more, which --json names")
         if unbegun:

@@ -213,8 +213,14 @@ def _is_here(source: str) -> bool:
 
 
 def _described(listed: file_list.ListedFile, origin: Origin) -> ReplicaSet:
-    """Return the file of a line with URLs."""
-    file = replica_set(listed.sources)
+    """Return the file of a line with URLs.
+
+    :raises UsageError: if a URL is malformed
+    """
+    try:
+        file = replica_set(listed.sources)
+    except UsageError as error:
+        raise file_list.at_line(listed.line, error) from None
     return _with_options(file if origin.kind == "user" else admitted(file, origin), listed, origin)
 
 

@@ -116,7 +116,7 @@ class ManyFiles:
             if isinstance(error, DiskFull):
                 self._left = iter(())
             self._failed += 1
-            self._failures.append((name, error.message))
+            self._failures.append((name, error.summary))
             self._take(FileResult(name, results.unfinished, error))
         else:
             self._done += 1

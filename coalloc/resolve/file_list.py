@@ -17,11 +17,10 @@ from typing import NamedTuple
 from coalloc.errors import TooMuch, UsageError
 from coalloc.model import Checksum
 from coalloc.resolve.file_names import why_unsafe
-from coalloc.resolve.replica_urls import check
 from coalloc.util import checksums
 from coalloc.util.listing_limits import MOST_BELOW, MOST_NAMES
 
-__all__ = ["ListedFile", "read"]
+__all__ = ["ListedFile", "at_line", "read"]
 
 MOST_CHARACTERS = 4 * MOST_NAMES
 """Maximum characters of a list, so that it fits in memory."""
@@ -38,7 +37,7 @@ class ListedFile(NamedTuple):
 
 
 def read(lines: Iterable[str]) -> list[ListedFile]:
-    """Return the files of a list.
+    """Return the files of a list. The URLs are not checked.
 
     >>> read(["ftp://a/x\\n", "  out=sub/y\\n"])
     [ListedFile(sources=('ftp://a/x',), line=1, out='sub/y', checksum=None)]
@@ -59,8 +58,13 @@ def read(lines: Iterable[str]) -> list[ListedFile]:
             else:
                 files.append(_file(text, number))
         except UsageError as error:
-            raise UsageError(f"line {number} of the list: {error.message}", error.remedy) from None
+            raise at_line(number, error) from None
     return files
+
+
+def at_line(number: int, error: UsageError) -> UsageError:
+    """Return an error that names the line of the list."""
+    return UsageError(f"line {number} of the list: {error.message}", error.remedy)
 
 
 def _numbered(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
@@ -73,11 +77,7 @@ def _numbered(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
 
 def _file(text: str, number: int) -> ListedFile:
     words = text.split("\t") if "\t" in text else text.split()
-    sources = tuple(word for word in map(str.strip, words) if word)
-    for source in sources:
-        if "://" in source:
-            check(source)
-    return ListedFile(sources, number)
+    return ListedFile(tuple(word for word in map(str.strip, words) if word), number)
 
 
 def _with_option(file: ListedFile | None, text: str) -> ListedFile:

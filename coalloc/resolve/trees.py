@@ -42,10 +42,10 @@ async def files_below(lister: Lister, url: str) -> Tree:
     async def list_folder(folder: str) -> AsyncGenerator[Sequence[Entry], None]:
         if any(map(folder.startswith, loops)):
             return
-        seen: set[Entry] = set()
+        seen: dict[Entry, None] = {}
         async with aclosing(lister.list(url + quote(folder, errors="surrogateescape"))) as groups:
             async for entries in groups:
-                seen.update(entries)
+                seen.update(dict.fromkeys(entries))
                 yield [entry for entry in entries if entry.kind == "file"]
         listed[folder] = hash(frozenset(seen))
         if loop := next(_loops(folder, listed), None):

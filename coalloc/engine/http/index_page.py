@@ -70,6 +70,7 @@ class IndexPage(HTMLParser):
         return self.take()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._add(" ")
         if tag != "a":
             return
         self._finish()
@@ -83,8 +84,12 @@ class IndexPage(HTMLParser):
             self._inside = False
 
     def handle_data(self, data: str) -> None:
+        self._add(data)
+
+    def _add(self, text: str) -> None:
+        """Add to the text after the link of the last entry."""
         if self._last and not self._inside and len(self._text) < LONGEST:
-            self._text += f"{data[:LONGEST]} "
+            self._text += text[:LONGEST]
 
     def _finish(self) -> None:
         """Complete the last entry with the properties in the text after its link."""
