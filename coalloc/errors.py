@@ -210,12 +210,14 @@ class TargetInUse(CoallocError):
 
 
 class FilesFailed(CoallocError):
-    """The failure of some of many files. Status and code are those of the most serious failure.
+    """The failure of some of many files. The status is that of the most serious failure.
 
     :param failed: the error of each failed file, by name; the first ones are shown
     :param files: number of all files
     :param unbegun: number of files that were not begun
     """
+
+    code = "files_failed"
 
     def __init__(self, failed: Mapping[str, CoallocError], files: int, unbegun: int = 0) -> None:
         shown = list(failed.items())[:SHOWN_FAILURES]
@@ -226,7 +228,7 @@ class FilesFailed(CoallocError):
             reasons.append(f"{unbegun:,} files were not begun")
         worst = min(failed.values(), key=lambda error: (error.transient, MOST_SERIOUS.index(error.status)))
         super().__init__(f"{len(failed):,} of {files:,} files failed:", worst.remedy, reasons)
-        self.status, self.code = worst.status, worst.code
+        self.status = worst.status
         self._passes = all(error.transient for error in failed.values())
 
 

@@ -10,7 +10,7 @@ from urllib.parse import quote, urlsplit
 from coalloc.api.downloads import broker_of, fetch_file
 from coalloc.download.many import AT_ONCE, FileResult, ManyFiles, ManyView
 from coalloc.download.request import Request, named_files
-from coalloc.engine.lister import open_lister
+from coalloc.engine import open_lister
 from coalloc.errors import CoallocError, FilesFailed, NothingToFetchFrom, SourceError, UsageError
 from coalloc.history.fetched import FetchedFiles, FetchedGroup
 from coalloc.history.grouped import GroupedHistory
@@ -19,7 +19,7 @@ from coalloc.partial_file import HeldHere
 from coalloc.resolve import ends_as_metalink, file_list, refuse_collisions
 from coalloc.resolve.file_names import why_unsafe
 from coalloc.resolve.replica_urls import admitted, check, replica_set
-from coalloc.resolve.trees import Tree, files_below
+from coalloc.resolve.trees import FoundTree, files_below
 from coalloc.safe_text import redact
 from coalloc.util.addresses import policy_of
 from coalloc.util.concurrency import gather
@@ -100,7 +100,7 @@ async def download_directory(
     await download_files(request, files, take, watch, errors)
 
 
-async def _listed(request: Request, bases: Sequence[str]) -> Tree:
+async def _listed(request: Request, bases: Sequence[str]) -> FoundTree:
     """Return the listing of the first server that gives one."""
     errors = []
     for url in bases:

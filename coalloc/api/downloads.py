@@ -19,7 +19,6 @@ from coalloc.engine.base import Admission
 from coalloc.engine.first_answers import FirstAnswers
 from coalloc.engine.limits.server_slots import Slots
 from coalloc.errors import CoallocError
-from coalloc.history.fetched import FetchedGroup
 from coalloc.history.finishes import FinishHistory
 from coalloc.history.transfers import TransferHistory
 from coalloc.model import Confirm, Estimate, FoundReplicas, ReplicaSet, Results, Snapshot, TransferReport
@@ -31,6 +30,7 @@ from coalloc.schedule.policies import make
 if TYPE_CHECKING:
     from coalloc.broker_client import Broker
     from coalloc.collect.values import CollectReport
+    from coalloc.history.fetched import FetchedGroup
 
 __all__ = ["broker_of", "download", "fetch_file", "record_results"]
 
@@ -103,7 +103,7 @@ async def fetch_file(
     past: TransferHistory,
     limits: Mapping[str, Admission] | None = None,
     confirm: Confirm | None = None,
-    fetched: FetchedGroup | None = None,
+    fetched: "FetchedGroup | None" = None,
 ) -> TransferReport:
     """Fetch one file. If `results.several`, its name is a path below the request's output.
 

@@ -15,10 +15,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def _rate(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
     """Parse a rate as bytes per second; a callback of click."""
-    from coalloc.planner.documents import units
-
     if value is None:
         return None
+    from coalloc.planner.documents import units
+
     try:
         if rate := units.rate(value):
             return rate

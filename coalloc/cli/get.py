@@ -90,6 +90,8 @@ def get(input_file: str | None, recursive: bool, as_json: bool, quiet: bool, **g
     """
     from coalloc import api
 
+    if not given["sources"] and input_file is None:
+        raise click.MissingParameter(param_hint="'SOURCE...'", param_type="argument")
     request = options.request(**given)
     if input_file is not None or recursive:
         from coalloc.cli import get_many

@@ -102,7 +102,7 @@ def _fetch_directory(request: "Request", as_json: bool, quiet: bool) -> None:
     from coalloc import api
     from coalloc.resolve.file_names import from_url
 
-    if request.output is None and request.sources:
+    if request.output is None:
         name = from_url(request.named[0].rstrip("/"))
         request = request._replace(output=Path(name))
     _run(lambda take, watch: api.download_directory(request, take, watch, _say_loops), request, as_json, quiet)

@@ -1,18 +1,15 @@
-"""The contract of a lister, which lists the directories of one server. `open_lister` chooses it by the URL's scheme.
+"""The contract of a lister, which lists the directories of one server.
 
-`coalloc.resolve.trees` walks through a tree with it; names are checked there, and limits are kept.
+`open_lister` (in `coalloc.engine`) chooses it by the URL's scheme. `coalloc.resolve.trees` walks through a tree with
+it; names are checked there, and limits are kept.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Sequence
-from urllib.parse import urlsplit
 
-from coalloc.engine.base import EngineOptions
-from coalloc.errors import UsageError
 from coalloc.model import Entry
-from coalloc.safe_text import redact
 
-__all__ = ["Lister", "open_lister"]
+__all__ = ["Lister"]
 
 
 class Lister(ABC):
@@ -35,20 +32,3 @@ class Lister(ABC):
     @abstractmethod
     async def close(self) -> None:
         """Close every connection. May be called twice, and after errors; never raises."""
-
-
-def open_lister(url: str, options: EngineOptions) -> Lister:
-    """Return the lister for a URL's server, not connected yet.
-
-    :raises UsageError: if directories cannot be listed with the URL's scheme
-    """
-    match urlsplit(url).scheme:
-        case "ftp" | "gsiftp":
-            from coalloc.engine.gridftp.lister import GridFTPLister
-
-            return GridFTPLister(url, options)
-        case "http" | "https":
-            from coalloc.engine.http.lister import HTTPLister
-
-            return HTTPLister(options)
-    raise UsageError(f"directories cannot be listed at {redact(url)}", "name an http(s)://, ftp:// or gsiftp:// URL")

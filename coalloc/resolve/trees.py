@@ -12,7 +12,7 @@ from coalloc.model import Entry
 from coalloc.safe_text import redact
 from coalloc.util.listing_limits import DEEPEST, MOST_BELOW, MOST_NAMES
 
-__all__ = ["Tree", "files_below", "walk_folders"]
+__all__ = ["FoundTree", "files_below", "walk_folders"]
 
 ListFolder = Callable[[str], AsyncGenerator[Sequence[Entry], None]]
 """`list_folder(folder)`: the entries of a directory below the top, "" or a path with a slash at its end, in groups."""
@@ -20,7 +20,7 @@ SAME = 3
 """Directories in a row with the same entries and the same path from one to the next, which show that it is a loop."""
 
 
-class Tree(NamedTuple):
+class FoundTree(NamedTuple):
     """The files below a directory, by their paths from it, and directories that were left out: they contain themselves.
 
     A link to a parent makes such a directory, and web servers do not show that it is a link.
@@ -30,7 +30,7 @@ class Tree(NamedTuple):
     loops: list[str]
 
 
-async def files_below(lister: Lister, url: str) -> Tree:
+async def files_below(lister: Lister, url: str) -> FoundTree:
     """Return the files below the directory at `url`, which ends with a slash.
 
     :raises LimitExceeded: when the tree exceeds the limits in depth or size
@@ -54,7 +54,7 @@ async def files_below(lister: Lister, url: str) -> Tree:
         yield [entry for entry in seen if entry.kind == "dir"]
 
     found = [name async for name, _ in walk_folders(list_folder, redact(url))]
-    return Tree([name for name in found if not any(map(name.startswith, loops))], loops)
+    return FoundTree([name for name in found if not any(map(name.startswith, loops))], loops)
 
 
 def _loops(folder: str, listed: Mapping[str, int]) -> Iterator[str]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from time import monotonic
 from typing import NamedTuple
 
-from coalloc.engine.base import Admission
+from coalloc.engine.limits.admission import Admission
 from coalloc.engine.limits.claims import Claims
 from coalloc.engine.limits.server_slots import usual_claims
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from coalloc.engine.lister import Lister, open_lister
+from coalloc.engine import open_lister
+from coalloc.engine.lister import Lister
 from coalloc.errors import LimitExceeded, UsageError
 from coalloc.model import Entry
 from coalloc.resolve import trees
