@@ -217,6 +217,7 @@ class FilesFailed(CoallocError):
     :param unbegun: number of files that were not begun
     """
 
+    status = 5
     code = "files_failed"
 
     def __init__(self, failed: Mapping[str, CoallocError], files: int, unbegun: int = 0) -> None:
