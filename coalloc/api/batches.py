@@ -10,6 +10,7 @@ from urllib.parse import quote, urlsplit
 from coalloc.api.downloads import broker_of, fetch_file
 from coalloc.download.many import AT_ONCE, FileResult, ManyFiles, ManyView
 from coalloc.download.request import Request, named_files
+from coalloc.download.small_files import SmallFiles
 from coalloc.engine import open_lister
 from coalloc.errors import CoallocError, FilesFailed, NothingToFetchFrom, SourceError, UsageError
 from coalloc.history.fetched import FetchedFiles, FetchedGroup
@@ -136,13 +137,14 @@ async def download_files(
     await refuse_collisions([file.name for file in files], HeldHere(path))
     for name, error in errors.items():
         take(FileResult(name, None, error))
-    past, fetched = GroupedHistory.open(), FetchedGroup(FetchedFiles.open())
+    past, fetched, small = GroupedHistory.open(), FetchedGroup(FetchedFiles.open()), SmallFiles()
     try:
         failed = dict(errors)
-        fetch = partial(_fetch, request, broker_of(request), past, fetched)
+        fetch = partial(_fetch, request, broker_of(request), past, fetched, small)
         many = ManyFiles(str(path or Path()), files, fetch, partial(_ended, take, failed), watch)
         await many.run()
     finally:
+        small.close()
         past.flush()
         fetched.flush()
     if failed:
@@ -160,6 +162,7 @@ async def _fetch(
     broker: "Broker | None",
     past: GroupedHistory,
     fetched: FetchedGroup,
+    small: SmallFiles,
     file: ReplicaSet,
     watch: Callable[[Snapshot], None],
     results: Results[TransferReport],
@@ -167,7 +170,7 @@ async def _fetch(
     (found,) = await named_files(request._replace(file=file), broker)
     if request.dialers:
         await request.dialers.learn([found])
-    return await fetch_file(request, found, broker, watch, results, past, fetched=fetched)
+    return await fetch_file(request, found, broker, watch, results, past, fetched=fetched, small=small)
 
 
 async def _looked_up(request: Request, listed: Sequence[file_list.ListedFile], origin: Origin) -> Found:

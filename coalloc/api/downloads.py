@@ -30,6 +30,7 @@ from coalloc.schedule.policies import make
 if TYPE_CHECKING:
     from coalloc.broker_client import Broker
     from coalloc.collect.values import CollectReport
+    from coalloc.download.small_files import SmallFiles
     from coalloc.history.fetched import FetchedGroup
 
 __all__ = ["broker_of", "download", "fetch_file", "record_results"]
@@ -104,11 +105,13 @@ async def fetch_file(
     limits: Mapping[str, Admission] | None = None,
     confirm: Confirm | None = None,
     fetched: "FetchedGroup | None" = None,
+    small: "SmallFiles | None" = None,
 ) -> TransferReport:
     """Fetch one file. If `results.several`, its name is a path below the request's output.
 
     :param past: the history that gives the estimates, and gets the results
     :param fetched: the files that are known to be whole, to which this one is added
+    :param small: the way for small files, which is tried first
     :raises CoallocError: as `download`
     """
     if request.staging is not None and (relayed := await _relayed(request, found, watch, results)):
@@ -130,11 +133,19 @@ async def fetch_file(
     where = exact or target(found.file.name, request.path, many, _is_foreign(found.file))
     if fetched:
         settings = settings._replace(is_whole=partial(fetched.files.is_whole, where))
+    began = time.time()
+    if small and request.engine == "auto":
+        async with time_limit(request.max_seconds, where):
+            done = await small.fetch(found.file, request.options, where, settings)
+        if done:
+            if fetched and not done.report.there:
+                fetched.add(where, done.report.size, {found.file.replicas[0].url: done.version})
+            await record_results(past, broker, request, found, done.report, began)
+            return done.report
     ordered, estimates = ranked(found, past)
     counted = replace(request.options, slots=Slots.from_environment())
     sources = open_sources(ordered, request.engine, counted, limits)
     fetch = Download(ordered, sources, estimates, where, settings, watch, seed=getrandbits(32))
-    began = time.time()
     try:
         with results.of(fetch.report):
             async with time_limit(request.max_seconds, where):

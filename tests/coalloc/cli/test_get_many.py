@@ -84,7 +84,7 @@ def test_the_next_run_skips_what_is_whole_and_fetches_what_changed(web, home):
 
 def test_after_a_kill_the_same_command_completes_the_rest(web, home):
     (web.root / "slow").mkdir()
-    (web.root / "slow" / "big").write_bytes(bytes(range(250)) * 4000)
+    (web.root / "slow" / "big").write_bytes(bytes(range(250)) * 12000)
     (home / "list").write_text(f"{web.url('a')}\n{web.url('slow/big')}\n")
     with coget_process(["-i", "list", "-o", "out"], home) as process:
         wait_until(lambda: (home / "out" / "big.coget").exists() and (home / "out" / "a").exists())
