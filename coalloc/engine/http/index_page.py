@@ -6,11 +6,13 @@ ignored: to parents, to other directories and hosts, and those with a query, whi
 
 import re
 from calendar import timegm
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from html.parser import HTMLParser
 from urllib.parse import unquote, urljoin, urlsplit
 
-from coalloc.errors import LimitExceeded
+from coalloc.errors import LimitExceeded, Unsupported
 from coalloc.model import Entry
 from coalloc.util.listing_limits import MOST_ENTRIES
 
@@ -50,8 +52,10 @@ class IndexPage(HTMLParser):
         """Parse the next part of the page.
 
         :raises LimitExceeded: if it has too many entries, or a tag without end
+        :raises Unsupported: if it is no HTML
         """
-        self.feed(text)
+        with _valid():
+            self.feed(text)
         if len(self.rawdata) > MOST_PENDING or len(self._seen) > MOST_ENTRIES:
             raise LimitExceeded(
                 f"its listing has more than {MOST_ENTRIES} entries, or a tag of more than {MOST_PENDING} characters",
@@ -65,7 +69,8 @@ class IndexPage(HTMLParser):
 
     def end(self) -> list[Entry]:
         """End the page; return the last entries."""
-        self.close()
+        with _valid():
+            self.close()
         self._finish()
         return self.take()
 
@@ -96,6 +101,14 @@ class IndexPage(HTMLParser):
         if self._last:
             self._entries.append(_with_properties(self._last, self._text))
         self._last, self._text = None, ""
+
+
+@contextmanager
+def _valid() -> Iterator[None]:
+    try:
+        yield
+    except AssertionError:  # of the library, for invalid declarations
+        raise Unsupported("its listing is no valid HTML", "give the files one by one") from None
 
 
 def child(url: str, link: str) -> Entry | None:

@@ -39,8 +39,8 @@ class HTTPLister(Lister):
                     if entries := page.take():
                         yield entries
                 yield page.end()
-            except LimitExceeded as error:
-                raise LimitExceeded(f"{server.shown}: {error.message}", error.remedy) from None
+            except (LimitExceeded, Unsupported) as error:
+                raise type(error)(f"{server.shown}: {error.message}", error.remedy) from None
             finally:
                 await answering.__aexit__(None, None, None)
         finally:

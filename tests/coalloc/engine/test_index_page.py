@@ -3,7 +3,7 @@
 import pytest
 
 from coalloc.engine.http.index_page import IndexPage, child
-from coalloc.errors import LimitExceeded
+from coalloc.errors import LimitExceeded, Unsupported
 
 NGINX = """<html><head><title>Index of /d/</title></head><body><h1>Index of /d/</h1><hr><pre><a href="../">../</a>
 <a href="sub%20one/">sub one/</a>                                  26-Nov-2026 21:22                   -
@@ -77,6 +77,11 @@ def test_links_that_lead_elsewhere_are_ignored(link):
 def test_links_to_children_may_be_absolute_and_other_tags_are_ignored():
     page = '<base href="http://evil/"><img src="x"><a>y</a><a href=" /d/z ">z</a><a href="http://host/d/w/">w</a>'
     assert [each[0] for each in entries(page + page)] == ["z", "w"]
+
+
+def test_what_the_parser_refuses_is_an_error_of_the_server():
+    with pytest.raises(Unsupported, match="no valid HTML"):
+        IndexPage("http://host/d/").feed_text("<![<![")
 
 
 @pytest.mark.parametrize("endless", ["<!-- ", '<a href="', "<script>"])
