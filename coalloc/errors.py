@@ -227,7 +227,9 @@ class FilesFailed(CoallocError):
             reasons.append(f"and {more:,} more, which --json names")
         if unbegun:
             reasons.append(f"{unbegun:,} files were not begun")
-        worst = min(failed.values(), key=lambda error: (error.transient, MOST_SERIOUS.index(error.status)))
+        worst = min(
+            failed.values(), key=lambda error: (error.transient, (*MOST_SERIOUS, error.status).index(error.status))
+        )
         super().__init__(f"{len(failed):,} of {files:,} files failed:", worst.remedy, reasons)
         self.status = worst.status
         self._passes = all(error.transient for error in failed.values())

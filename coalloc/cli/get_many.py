@@ -4,7 +4,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -93,8 +93,8 @@ def _fetch_list(request: "Request", path: str, as_json: bool, quiet: bool) -> No
     """Fetch the files of the list at `path`; `-` for standard input."""
     from coalloc import api
 
-    with _lines(path) as lines:
-        _run(lambda take, watch: api.download_list(request, lines, take, watch, path != "-"), request, as_json, quiet)
+    lines = _lines(path)
+    _run(lambda take, watch: api.download_list(request, lines, take, watch, path != "-"), request, as_json, quiet)
 
 
 def _fetch_directory(request: "Request", as_json: bool, quiet: bool) -> None:
@@ -139,22 +139,22 @@ def _run(
         raise CommandFailed(failed, None) from failed
 
 
-@contextmanager
-def _lines(path: str) -> Iterator[TextIO]:
-    """Open a list, or standard input.
+def _lines(path: str) -> Iterator[str]:
+    """Yield the lines of a list; `-` is standard input.
 
-    :raises UsageError: if it cannot be read
+    :raises UsageError: if it cannot be read, or has a line without end
     """
+    from coalloc.resolve.file_list import MOST_IN_LINE
+
     try:
-        if path == "-":
-            yield open(0, encoding="utf-8-sig", errors="surrogateescape", newline="\n", closefd=False)  # noqa: SIM115
-            return
-        with Path(path).open(encoding="utf-8-sig", errors="surrogateescape", newline="\n") as file:
-            yield file
-    except OSError as error:
-        if error.filename is None or str(error.filename) != path:
-            raise
-        raise UsageError(f"cannot read {path}: {error.strerror}", "give a readable list with -i") from None
+        with open(0 if path == "-" else path, encoding="utf-8-sig", errors="surrogateescape", newline="\n") as file:
+            while line := file.readline(MOST_IN_LINE + 1):
+                if len(line) > MOST_IN_LINE:
+                    raise UsageError(f"{path} has a line of more than {MOST_IN_LINE} characters", "give a list of URLs")
+                yield line
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise UsageError(f"cannot read {path}: {reason}", "give a readable list with -i") from None
 
 
 def _printer(file: TextIO, live: bool) -> "ManyBars | ManyLines":

@@ -20,10 +20,12 @@ from coalloc.resolve.file_names import why_unsafe
 from coalloc.util import checksums
 from coalloc.util.listing_limits import MOST_BELOW, MOST_NAMES
 
-__all__ = ["ListedFile", "at_line", "read"]
+__all__ = ["MOST_IN_LINE", "ListedFile", "at_line", "read"]
 
 MOST_CHARACTERS = 4 * MOST_NAMES
 """Maximum characters of a list, so that it fits in memory."""
+MOST_IN_LINE = 1 << 20
+"""Maximum characters of a line; a reader must not pass on longer ones."""
 KNOWN = "write out=NAME or checksum=ALGORITHM=HEX, or begin a line with a URL in its first column"
 
 
@@ -38,6 +40,8 @@ class ListedFile(NamedTuple):
 
 def read(lines: Iterable[str]) -> list[ListedFile]:
     """Return the files of a list. The URLs are not checked.
+
+    :param lines: the lines, each of at most `MOST_IN_LINE` characters, so that one without end takes no memory
 
     >>> read(["ftp://a/x\\n", "  out=sub/y\\n"])
     [ListedFile(sources=('ftp://a/x',), line=1, out='sub/y', checksum=None)]

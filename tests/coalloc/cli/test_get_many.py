@@ -169,6 +169,8 @@ def test_a_directory_of_a_gridftp_server_and_its_copy(gridftp_server, web, home)
         (["-r", "http://a/x/?sort"], "has a query"),
         (["-i", "nothing"], "cannot read nothing: No such file"),
         (["-i", "/dev/null"], "the list names no file"),
+        (["-i", "/dev/zero"], "has a line of more than"),
+        (["-i", "."], "cannot read .: Is a directory"),
         (["--overwrite", "--no-clobber", "ftp://a/x"], "contradict each other"),
         (["--by", "+1 min", "--limit-rate", "1 MB/s", "ftp://a/x"], "--by makes no sense with a limited rate"),
         (["--limit-rate", "0", "ftp://a/x"], "Invalid value for '--limit-rate'"),
