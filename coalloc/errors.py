@@ -227,12 +227,15 @@ class FilesFailed(CoallocError):
             reasons.append(f"and {more:,} more, which --json names")
         if unbegun:
             reasons.append(f"{unbegun:,} files were not begun")
-        worst = min(
-            failed.values(), key=lambda error: (error.transient, (*MOST_SERIOUS, error.status).index(error.status))
-        )
+        worst = min(failed.values(), key=_seriousness)
         super().__init__(f"{len(failed):,} of {files:,} files failed:", worst.remedy, reasons)
         self.status = worst.status
         self._passes = all(error.transient for error in failed.values())
+
+
+def _seriousness(error: CoallocError) -> tuple[bool, int]:
+    """Return a value that is lower for more serious failures."""
+    return error.transient, (*MOST_SERIOUS, error.status).index(error.status)
 
 
 class DeadlineRefused(CoallocError):

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from coalloc.model import ReplicaSet, Results, Strategy
     from coalloc.partial_file import discard, held_in
     from coalloc.planner.documents.scenario import Scenario
+    from coalloc.resolve.file_list import read as read_list
     from coalloc.resolve.inventory import Registered
     from coalloc.util.addresses import AddressPolicy
     from coalloc.util.partial_names import private as private_name
@@ -79,6 +80,7 @@ __all__ = [
     "plan",
     "planned",
     "private_name",
+    "read_list",
     "read_log",
     "register",
     "register_directory",
@@ -161,6 +163,7 @@ MODULES = {
 PLACES = {
     **{name: (module, name) for module, names in MODULES.items() for name in names},
     "globus_tasks": ("coalloc.history.globus_client", "tasks"),
+    "read_list": ("coalloc.resolve.file_list", "read"),
     "private_name": ("coalloc.util.partial_names", "private"),
 }
 """Module of each name, and its name there."""

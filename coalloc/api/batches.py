@@ -1,7 +1,7 @@
 """Many files of a list or of a directory: their names are looked up, then they are fetched, several at a time."""
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -40,14 +40,14 @@ class Found(NamedTuple):
 
 async def download_list(
     request: Request,
-    lines: Iterable[str],
+    listed: Sequence[file_list.ListedFile],
     take: Callable[[FileResult], None],
     watch: Callable[[ManyView], None] | None = None,
     typed: bool = True,
 ) -> None:
     """Fetch the files of a list into the directory `request.output`; `request.sources` is not used.
 
-    :param lines: the list, as for `coalloc.resolve.file_list`
+    :param listed: the list, as from `api.read_list`
     :param take: called for each file when it is complete or has failed
     :param watch: receives views
     :param typed: whether the user vouches for the list like for the command line; if not, it is treated as a document:
@@ -55,7 +55,6 @@ async def download_list(
     :raises UsageError: before anything is fetched, for an invalid list, or two files of one name
     :raises FilesFailed: at the end, if files failed
     """
-    listed = file_list.read(lines)
     if not listed:
         raise UsageError("the list names no file", "write one URL a line")
     origin = Origin() if typed else Origin("document")

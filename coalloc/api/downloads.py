@@ -134,8 +134,9 @@ async def fetch_file(
     if fetched:
         settings = settings._replace(is_whole=partial(fetched.files.is_whole, where))
     began = time.time()
-    if small and request.engine == "auto" and request.max_seconds is None:  # which keeps what has arrived in this time
-        if done := await small.fetch(found.file, request.options, where, settings):
+    if small and request.engine == "auto" and request.max_seconds is None:  # it would not keep what has arrived by then
+        done = await small.fetch(found.file, request.options, where, settings)
+        if done:
             if fetched and not done.report.there:
                 fetched.add(where, done.report.size, {found.file.replicas[0].url: done.version})
             await record_results(past, broker, request, found, done.report, began)

@@ -93,8 +93,8 @@ def _fetch_list(request: "Request", path: str, as_json: bool, quiet: bool) -> No
     """Fetch the files of the list at `path`; `-` for standard input."""
     from coalloc import api
 
-    lines = _lines(path)
-    _run(lambda take, watch: api.download_list(request, lines, take, watch, path != "-"), request, as_json, quiet)
+    listed = api.read_list(_lines(path))  # before signals are handled, as the wait for a pipe would delay that
+    _run(lambda take, watch: api.download_list(request, listed, take, watch, path != "-"), request, as_json, quiet)
 
 
 def _fetch_directory(request: "Request", as_json: bool, quiet: bool) -> None:
@@ -147,7 +147,8 @@ def _lines(path: str) -> Iterator[str]:
     from coalloc.resolve.file_list import MOST_IN_LINE
 
     try:
-        with open(0 if path == "-" else path, encoding="utf-8-sig", errors="surrogateescape", newline="\n") as file:
+        named, own = (0, False) if path == "-" else (path, True)
+        with open(named, encoding="utf-8-sig", errors="surrogateescape", newline="\n", closefd=own) as file:
             while line := file.readline(MOST_IN_LINE + 1):
                 if len(line) > MOST_IN_LINE:
                     raise UsageError(f"{path} has a line of more than {MOST_IN_LINE} characters", "give a list of URLs")

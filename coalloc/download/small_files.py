@@ -42,7 +42,6 @@ LARGE = 3
 """Larger files or failures in a row at a server, after which most of its files are fetched in the usual way at once."""
 AGAIN = 16
 """Then, every so many files, one is tried here again."""
-
 LINGER = 2.0
 """Seconds after which an idle connection is closed, because others may need its slot."""
 GET = "GET", {**WANTED_DIGESTS, "Range": f"bytes=0-{MOST - 1}"}
@@ -98,7 +97,8 @@ class SmallFiles:
         clock = asyncio.get_running_loop().time
         began = clock()
         if _is_begun(where):
-            return await self._whole(replica.url, options, where, settings) if not file.checksums else None
+            known = not file.checksums and file.size is None
+            return await self._whole(replica.url, options, where, settings) if known else None
         got = await self._answered(replica.url, options, GET)
         if got is None or file.size not in (None, got[1].size):
             return None
@@ -150,13 +150,12 @@ class SmallFiles:
         self, url: str, options: EngineOptions, method: str, headers: Mapping[str, str]
     ) -> tuple[bytes, Stat] | None:
         """Return the bytes of a file (none for HEAD) and its version; None if it is not small."""
-        server, kept = server_of(url) or "", None
+        server, exchange = server_of(url) or "", HTTPExchange(url, options, lambda _: None)
         key = (f"{urlsplit(url).scheme}://{server}", options.dialer.policy)
         idle = self._idle.setdefault(key, [])
         kept = idle.pop() if idle else self._opened(server)
         if kept is None:
             return None
-        exchange = HTTPExchange(url, options, lambda _: None)
         exchange.continue_on(kept.connection)
         connection = None
         try:
