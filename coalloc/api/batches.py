@@ -88,14 +88,14 @@ async def download_directory(
     tree = await _listed(request, bases)
     if tree.loops:
         loops(tree.loops)
-    errors: dict[str, CoallocError] = {}
+    errors = {**tree.errors}
     files = []
     for name in tree.files:
         if reason := why_unsafe(name):
             errors[name] = UsageError(f"the file name {name[:200]!r} {reason}", "fetch it with -o NAME")
         else:
             files.append(_below(bases, name))
-    if not tree.files:
+    if not (tree.files or errors):
         raise NothingToFetchFrom(f"{redact(bases[0])} has no file", "give another directory")
     await download_files(request, files, take, watch, errors)
 

@@ -7,8 +7,9 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from coalloc.engine.lister import Lister
-from coalloc.errors import LimitExceeded
+from coalloc.errors import CoallocError, LimitExceeded, SourceError, UsageError
 from coalloc.model import Entry
+from coalloc.resolve.file_names import why_unsafe
 from coalloc.safe_text import redact
 from coalloc.util.listing_limits import DEEPEST, MOST_BELOW, MOST_NAMES
 
@@ -21,40 +22,55 @@ SAME = 3
 
 
 class FoundTree(NamedTuple):
-    """The files below a directory, by their paths from it, and directories that were left out: they contain themselves.
+    """The files below a directory, by their paths from it, and directories that were left out.
 
-    A link to a parent makes such a directory, and web servers do not show that it is a link.
+    `loops` contain themselves: a link to a parent makes such a directory, and web servers do not show that it is a
+    link. `errors` are of directories that could not be listed, by path.
     """
 
     files: list[str]
     loops: list[str]
+    errors: dict[str, CoallocError]
 
 
 async def files_below(lister: Lister, url: str) -> FoundTree:
     """Return the files below the directory at `url`, which ends with a slash.
 
     :raises LimitExceeded: when the tree exceeds the limits in depth or size
-    :raises SourceError: when a directory cannot be listed
+    :raises SourceError: when the directory itself cannot be listed
     """
     listed: dict[str, int] = {}
     loops: list[str] = []
+    errors: dict[str, CoallocError] = {}
 
     async def list_folder(folder: str) -> AsyncGenerator[Sequence[Entry], None]:
         if any(map(folder.startswith, loops)):
             return
         seen: dict[Entry, None] = {}
-        async with aclosing(lister.list(url + quote(folder, errors="surrogateescape"))) as groups:
-            async for entries in groups:
-                seen.update(dict.fromkeys(entries))
-                yield [entry for entry in entries if entry.kind == "file"]
+        try:
+            async with aclosing(lister.list(url + quote(folder, errors="surrogateescape"))) as groups:
+                async for entries in groups:
+                    seen.update(dict.fromkeys(entries))
+                    yield [entry for entry in entries if entry.kind == "file"]
+        except SourceError as error:
+            if not folder:
+                raise
+            errors[folder] = error
         listed[folder] = hash(frozenset(seen))
         if loop := next(_loops(folder, listed), None):
             loops.append(loop)
             return
-        yield [entry for entry in seen if entry.kind == "dir"]
+        yield [entry for entry in seen if entry.kind == "dir" and not _is_refused(folder, entry, errors)]
 
     found = [name async for name, _ in walk_folders(list_folder, redact(url))]
-    return FoundTree([name for name in found if not any(map(name.startswith, loops))], loops)
+    return FoundTree([name for name in found if not any(map(name.startswith, loops))], loops, errors)
+
+
+def _is_refused(folder: str, entry: Entry, errors: dict[str, CoallocError]) -> bool:
+    """Return whether a directory has a name that leads elsewhere, or could not be made here; add the error."""
+    if reason := why_unsafe(entry.name):
+        errors[f"{folder}{entry.name}/"] = UsageError(f"the directory name {entry.name[:200]!r} {reason}", "rename it")
+    return reason is not None
 
 
 def _loops(folder: str, listed: Mapping[str, int]) -> Iterator[str]:

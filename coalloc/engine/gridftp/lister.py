@@ -21,7 +21,8 @@ class GridFTPLister(Lister):
         self._storage: Storage | None = None
 
     async def list(self, url: str) -> AsyncGenerator[Sequence[Entry], None]:
-        if self._storage is None:
+        if self._storage is None or not self._storage.usable:
+            await self.close()
             self._storage = await open_storage(self._url, self._options, self._options.proxy)
         async with aclosing(self._storage.list(parse(url).named)) as groups:
             async for entries in groups:

@@ -4,7 +4,7 @@ import pytest
 
 from coalloc.engine import open_lister
 from coalloc.engine.lister import Lister
-from coalloc.errors import LimitExceeded, UsageError
+from coalloc.errors import LimitExceeded, PermissionRefused, UsageError
 from coalloc.model import Entry
 from coalloc.resolve import trees
 from coalloc.resolve.trees import files_below
@@ -56,6 +56,33 @@ async def test_a_tree_without_end_is_refused(monkeypatch, limit):
     monkeypatch.setattr(trees, limit, 3)
     with pytest.raises(LimitExceeded, match="x://host/ has more than"):
         await files_below(ListerOfPaths(["a/a", "b/b", "c/c"], {}), "x://host/")
+
+
+class ListerOfOneError(Lister):
+    """A lister of a directory with three others, of which one cannot be listed, and one has a name that leads away."""
+
+    async def list(self, url):
+        if url.endswith("/bad/"):
+            yield [Entry("seen", "file")]
+            raise PermissionRefused("no")
+        yield [Entry("x", "file")]
+        if url == "x://host/":
+            yield [Entry(name, "dir") for name in ("bad", "good", "../away", "..")]
+
+    async def close(self):
+        pass
+
+
+async def test_a_directory_that_cannot_be_listed_does_not_end_the_others():
+    tree = await files_below(ListerOfOneError(), "x://host/")
+    assert sorted(tree.files) == ["bad/seen", "good/x", "x"]
+    assert {name: error.code for name, error in tree.errors.items()} == {
+        "bad/": "permission_refused",
+        "../away/": "usage",
+        "../": "usage",
+    }
+    with pytest.raises(PermissionRefused):
+        await files_below(ListerOfOneError(), "x://host/bad/")
 
 
 def test_other_schemes_have_no_directories():
