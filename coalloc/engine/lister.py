@@ -26,7 +26,7 @@ class Lister(ABC):
         it then yields no entries of the kind `dir`. Names are as the server sends them, but decoded, and need not be
         safe. `size` and `modified` are None if the server does not state them exactly.
 
-        :raises SourceError: when the directory cannot be listed
+        :raises SourceError: when the directory cannot be listed, or, after all other entries, if some were left out
         """
 
     @abstractmethod

@@ -37,7 +37,7 @@ async def files_below(lister: Lister, url: str) -> FoundTree:
     """Return the files below the directory at `url`, which ends with a slash.
 
     :raises LimitExceeded: when the tree exceeds the limits in depth or size
-    :raises SourceError: when the directory itself cannot be listed
+    :raises SourceError: when nothing of the directory can be listed
     """
     listed: dict[str, int] = {}
     loops: list[str] = []
@@ -53,9 +53,9 @@ async def files_below(lister: Lister, url: str) -> FoundTree:
                     seen.update(dict.fromkeys(entries))
                     yield [entry for entry in entries if entry.kind == "file"]
         except SourceError as error:
-            if not folder:
+            if not (folder or seen):
                 raise
-            errors[folder] = error
+            errors[folder or "./"] = error
         listed[folder] = hash(frozenset(seen))
         if loop := next(_loops(folder, listed), None):
             loops.append(loop)

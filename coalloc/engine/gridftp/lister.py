@@ -7,7 +7,9 @@ from coalloc.engine.base import EngineOptions
 from coalloc.engine.gridftp.address import parse
 from coalloc.engine.gridftp.storage import Storage, open_storage
 from coalloc.engine.lister import Lister
-from coalloc.model import Entry
+from coalloc.errors import Unsupported
+from coalloc.model import Entry, Omission
+from coalloc.safe_text import redact
 
 __all__ = ["GridFTPLister"]
 
@@ -24,9 +26,16 @@ class GridFTPLister(Lister):
         if self._storage is None or not self._storage.usable:
             await self.close()
             self._storage = await open_storage(self._url, self._options, self._options.proxy)
-        async with aclosing(self._storage.list(parse(url).named)) as groups:
+        omitted: list[Omission] = []
+        async with aclosing(self._storage.list(parse(url).named, omitted)) as groups:
             async for entries in groups:
                 yield entries
+        for each in omitted:
+            if each.kind == "nameless":  # those that are only counted are broken links
+                raise Unsupported(
+                    f"{redact(url)}: {each.entries} lines of its listing are not understood, such as: {each.example}",
+                    "give the files one by one",
+                )
 
     async def close(self) -> None:
         if self._storage:

@@ -126,7 +126,7 @@ class Storage(GridFTPLogin):
         """Return the omissions of a finished listing."""
         try:
             return listing.close()
-        except (ConnectionLost, NotDirectory) as error:
+        except (ConnectionLost, NotDirectory, Unsupported) as error:
             raise type(error)(f"{address.shown}: {error.message}", error.remedy) from None
 
     async def _entries(
@@ -138,8 +138,8 @@ class Storage(GridFTPLogin):
                 self.control.reset_timer()
                 if entries := listing.feed(piece):
                     yield entries
-        except (LimitExceeded, Unsupported) as error:
-            raise type(error)(f"{address.shown}: {error.message}", error.remedy) from None
+        except LimitExceeded as error:
+            raise LimitExceeded(f"{address.shown}: {error.message}", error.remedy) from None
         except OSError as error:
             raise ConnectionLost(f"{address.shown}: the listing was lost: {error}", "try again") from None
 

@@ -40,18 +40,19 @@ class UnixListing:
         self._lines = LineReader()
         self._bytes = self._entries = 0
         self._itself = False
+        self._nameless, self._example = 0, ""
 
     def feed(self, data: bytes) -> list[Entry]:
         """Return the entries that this data completes.
 
         :raises LimitExceeded: when a line or the listing is too long
-        :raises Unsupported: when a line is not understood
         """
         self._bytes += len(data)
         texts = (line.decode("utf-8", "surrogateescape").rstrip("\r\n") for line in self._lines.feed(data))
-        entries = [_entry(text) for text in texts if text.strip() and not re.fullmatch(r"total \d+", text)]
+        lines = [text for text in texts if text.strip() and not re.fullmatch(r"total \d+", text)]
+        entries = [entry for text in lines if (entry := self._entry(text))]
         self._entries += len(entries)
-        if self._bytes > MOST_LISTED or self._entries > MOST_ENTRIES:
+        if self._bytes > MOST_LISTED or self._entries + self._nameless > MOST_ENTRIES:
             raise LimitExceeded(
                 f"its listing has more than {MOST_ENTRIES} entries or {MOST_LISTED} bytes",
                 "choose a directory with fewer entries, or give the files one by one",
@@ -60,25 +61,29 @@ class UnixListing:
         return [entry for entry in entries if entry.name not in (".", "..")]
 
     def close(self) -> list[Omission]:
-        """End the listing; nothing is left out.
+        """Return what a finished listing left out: lines that are not understood, as of a name with a line break.
 
         :raises ConnectionLost: when it ended in the middle of a line
+        :raises Unsupported: when no line is understood
         :raises NotDirectory: when it has no entry for the directory itself: some servers report success and send
             nothing, if they cannot read a directory
         """
         if self._lines.pending:
             raise ConnectionLost("its listing ended in the middle of a line", "try again")
+        if self._nameless and not self._entries:
+            raise Unsupported(f"its listing is not understood: {self._example}", "give the files one by one")
         if not self._itself:
             raise NotDirectory("it is no directory, or cannot be read", "check the path, and its permissions")
-        return []
+        return [Omission("nameless", self._nameless, self._example)] if self._nameless else []
 
-
-def _entry(text: str) -> Entry:
-    found = LINE.fullmatch(text)
-    if not found:
-        raise Unsupported(f"its listing is not understood: {one_line(text[:100])}", "give the files one by one")
-    name, kind = found["name"], KINDS.get(found["kind"], "other")
-    if found["kind"] != "l":
-        return Entry(name, kind, int(found["size"]))
-    name, _, target = name.partition(" -> ")
-    return Entry(name, kind, link_target=target or None)
+    def _entry(self, text: str) -> Entry | None:
+        found = LINE.fullmatch(text)
+        if not found:
+            self._nameless += 1
+            self._example = self._example or one_line(text[:100])
+            return None
+        name, kind = found["name"], KINDS.get(found["kind"], "other")
+        if found["kind"] != "l":
+            return Entry(name, kind, int(found["size"]))
+        name, _, target = name.partition(" -> ")
+        return Entry(name, kind, link_target=target or None)
