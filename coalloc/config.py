@@ -25,6 +25,7 @@ __all__ = [
     "access_with",
     "depot_tickets",
     "host_tables",
+    "limit_rate",
     "own_depots",
     "own_policy",
     "own_routes",
@@ -32,7 +33,7 @@ __all__ = [
     "some_access",
 ]
 
-OTHERS = ("networks", "via", "depots", "hosts", "s3")
+OTHERS = ("networks", "via", "depots", "hosts", "s3", "limit_rate")
 """Values with functions of their own."""
 DEPOTS_FORM = 'write [depots."HOST:PORT"], then ticket = "..." and key = "..." as coget-depot ticket prints them'
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -117,6 +118,14 @@ def own_policy() -> AddressPolicy:
             f"invalid `networks` in config.toml: {error}",
             'write networks = ["10.1.0.0/16"]; link-local ones are never allowed',
         ) from None
+
+
+def limit_rate() -> object:
+    """Return the rate of all coget processes of this user on this machine together, as written; None for no limit.
+
+    :raises UsageError: for an unreadable file
+    """
+    return _table("config.toml").get("limit_rate")
 
 
 def own_routes() -> tuple[str, ...]:

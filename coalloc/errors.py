@@ -13,6 +13,7 @@
     ├── NotAllowed             7  every source refused access
     ├── TargetExists           7  an existing file is not to be replaced
     ├── TargetInUse            8  another coget writes this target; transient
+    ├── FilesFailed                some of many files failed; the status of the most serious failure
     ├── DeadlineRefused        9  a deadline cannot be kept with the wanted probability
     │   └── DeadlineMissed        the file is complete, but late
     ├── RateRefused            9  a rate for a reader cannot be kept with the wanted probability
@@ -46,7 +47,7 @@ permanent, the same command may succeed later. Foreign exceptions (OSError, http
 to one of these where they arise.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from coalloc.safe_text import one_line
 
@@ -58,6 +59,7 @@ __all__ = [
     "DeadlineMissed",
     "DeadlineRefused",
     "DiskFull",
+    "FilesFailed",
     "IsDirectory",
     "LimitExceeded",
     "LoginRefused",
@@ -93,6 +95,10 @@ __all__ = [
     "VerificationError",
 ]
 
+SHOWN_FAILURES = 100
+"""Number of failures that the error of many files names."""
+MOST_SERIOUS = (6, 4, 7, 3, 2, 9, 5, 8, 1)
+"""Statuses of one file's failure, the most serious first: wrong bytes and a full disk before a file that is missing."""
 BUSY_SECONDS = 2.0
 """Seconds until a busy server is asked again, if it does not state a time."""
 
@@ -120,6 +126,11 @@ class CoallocError(Exception):
     def transient(self) -> bool:
         """Return whether the same attempt may succeed later, without any change by the user."""
         return self._passes
+
+    @property
+    def summary(self) -> str:
+        """The message with its reasons in one line."""
+        return self.message.replace("\n  ", " ")
 
 
 class UsageError(CoallocError):
@@ -200,6 +211,35 @@ class TargetInUse(CoallocError):
     status = 8
     code = "target_in_use"
     _passes = True
+
+
+class FilesFailed(CoallocError):
+    """The failure of some of many files. The status is that of the most serious failure.
+
+    :param failed: the error of each failed file, by name; the first ones are shown
+    :param files: number of all files
+    :param unbegun: number of files that were not begun
+    """
+
+    status = 5
+    code = "files_failed"
+
+    def __init__(self, failed: Mapping[str, CoallocError], files: int, unbegun: int = 0) -> None:
+        shown = list(failed.items())[:SHOWN_FAILURES]
+        reasons = [f"{name}: {error.summary}" for name, error in shown]
+        if more := len(failed) - len(shown):
+            reasons.append(f"and {more:,} more, which --json names")
+        if unbegun:
+            reasons.append(f"{unbegun:,} files were not begun")
+        worst = min(failed.values(), key=_seriousness)
+        super().__init__(f"{len(failed):,} of {files:,} files failed:", worst.remedy, reasons)
+        self.status = worst.status
+        self._passes = all(error.transient for error in failed.values())
+
+
+def _seriousness(error: CoallocError) -> tuple[bool, int]:
+    """Return a value that is lower for more serious failures."""
+    return error.transient, (*MOST_SERIOUS, error.status).index(error.status)
 
 
 class DeadlineRefused(CoallocError):

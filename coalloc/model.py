@@ -309,7 +309,8 @@ class SourceReport(NamedTuple):
     its forecast, and `planned_bytes` its share at the start; None if the strategy assigns no shares. `routes` are its
     routes if depots may be used, else empty. `unused_checksums` are checksums that it states, but that could not be
     compared, or that the file does not have: name and reason of each. `named_by` is the URL of the answer in which
-    another source named it by a `Link` header.
+    another source named it by a `Link` header. `held_seconds` is the part of `seconds` in which it waited because of a
+    limited rate.
     """
 
     url: str
@@ -329,6 +330,7 @@ class SourceReport(NamedTuple):
     routes: tuple[RouteUse, ...] = ()
     unused_checksums: tuple[str, ...] = ()
     named_by: str | None = None
+    held_seconds: float = 0.0
 
 
 class Deadline(NamedTuple):

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     import httpx
 
+    from coalloc.api.batches import download_directory, download_files, download_list
     from coalloc.api.catalogue import datasets, metalink, plan, planned, register, register_directory, search
     from coalloc.api.downloads import download
     from coalloc.api.streams import stream
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from coalloc.model import ReplicaSet, Results, Strategy
     from coalloc.partial_file import discard, held_in
     from coalloc.planner.documents.scenario import Scenario
+    from coalloc.resolve.file_list import read as read_list
     from coalloc.resolve.inventory import Registered
     from coalloc.util.addresses import AddressPolicy
     from coalloc.util.partial_names import private as private_name
@@ -65,6 +67,9 @@ __all__ = [
     "datasets",
     "discard",
     "download",
+    "download_directory",
+    "download_files",
+    "download_list",
     "dry_run",
     "globus_tasks",
     "held",
@@ -77,6 +82,7 @@ __all__ = [
     "plan",
     "planned",
     "private_name",
+    "read_list",
     "read_log",
     "register",
     "register_directory",
@@ -93,6 +99,7 @@ __all__ = [
 ]
 
 MODULES = {
+    "coalloc.api.batches": ("download_directory", "download_files", "download_list"),
     "coalloc.api.catalogue": (
         "datasets",
         "metalink",
@@ -159,6 +166,7 @@ MODULES = {
 PLACES = {
     **{name: (module, name) for module, names in MODULES.items() for name in names},
     "globus_tasks": ("coalloc.history.globus_client", "tasks"),
+    "read_list": ("coalloc.resolve.file_list", "read"),
     "private_name": ("coalloc.util.partial_names", "private"),
 }
 """Module of each name, and its name there."""

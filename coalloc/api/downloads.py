@@ -5,12 +5,14 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from dataclasses import replace
+from functools import partial
 from random import getrandbits
 from typing import TYPE_CHECKING
 
 from coalloc.config import access
 from coalloc.download.report import measured_routes, past_transfers
-from coalloc.download.request import Request, named_files, prepared, ranked, several_files
+from coalloc.download.request import Request, named_files, ranked, several_files
+from coalloc.download.time_limit import time_limit
 from coalloc.download.to_disk import Download, DownloadSettings
 from coalloc.engine import open_sources
 from coalloc.engine.base import Admission
@@ -28,8 +30,10 @@ from coalloc.schedule.policies import make
 if TYPE_CHECKING:
     from coalloc.broker_client import Broker
     from coalloc.collect.values import CollectReport
+    from coalloc.download.small_files import SmallFiles
+    from coalloc.history.fetched import FetchedGroup
 
-__all__ = ["broker_of", "download", "record_results"]
+__all__ = ["broker_of", "download", "fetch_file", "record_results"]
 
 
 async def download(
@@ -51,7 +55,8 @@ async def download(
     cancellation, `results` has the reports of the finished files and of the interrupted one.
     """
     with closing(FirstAnswers()) as first:
-        return await _downloads(prepared(request, first), watch, expected, limits, confirm, results or Results())
+        request = request.begun._replace(first=first)
+        return await _downloads(request, watch, expected, limits, confirm, results or Results())
 
 
 async def _downloads(
@@ -75,7 +80,8 @@ async def _downloads(
     if many:
         await refuse_collisions([found.file.name for found in files], HeldHere(request.path))
     for found in files:
-        results.done.append(await _download(request, found, broker, watch, limits, confirm, results))
+        past = TransferHistory.open()
+        results.done.append(await fetch_file(request, found, broker, watch, results, past, limits, confirm))
     return results.done
 
 
@@ -89,44 +95,67 @@ def broker_of(request: Request) -> "Broker | None":
     return Broker(known)
 
 
-async def _download(
+async def fetch_file(
     request: Request,
     found: FoundReplicas,
     broker: "Broker | None",
     watch: Callable[[Snapshot], None] | None,
-    limits: Mapping[str, Admission] | None,
-    confirm: Confirm | None,
     results: Results[TransferReport],
+    past: TransferHistory,
+    limits: Mapping[str, Admission] | None = None,
+    confirm: Confirm | None = None,
+    fetched: "FetchedGroup | None" = None,
+    small: "SmallFiles | None" = None,
 ) -> TransferReport:
+    """Fetch one file. If `results.several`, its name is a path below the request's output.
+
+    :param past: the history that gives the estimates, and gets the results
+    :param fetched: the files that are known to be whole, to which this one is added
+    :param small: the way for small files, which is tried first
+    :raises CoallocError: as `download`
+    """
     if request.staging is not None and (relayed := await _relayed(request, found, watch, results)):
         return relayed
     many = results.several
-    past = TransferHistory.open()
     settings = DownloadSettings(
         policy=make(request.strategy, request.blocks, widens=request.streams is None),
         most=request.max_sources,
         keep_checksums=request.checksum != "none",
         within=request.within or bounds(request.path, many),
-        replace=request.overwrite or not _is_foreign(found.file),
+        replace=request.overwrite or not (request.no_clobber or _is_foreign(found.file)),
         beside=request.beside,
         confirm=confirm,
         deadline=request.deadline,
         past_errors=FinishHistory(past.path).errors,
+        tries=request.retries + 1,
     )
     exact = request.path if request.within else None  # the existing target may become a directory at any moment
     where = exact or target(found.file.name, request.path, many, _is_foreign(found.file))
+    if fetched:
+        settings = settings._replace(is_whole=partial(fetched.files.is_whole, where))
+    began = time.time()
+    if small and request.engine == "auto" and request.max_seconds is None:  # it would not keep what has arrived by then
+        done = await small.fetch(found.file, request.options, where, settings)
+        if done:
+            if fetched and not done.report.there:
+                fetched.add(where, done.report.size, {found.file.replicas[0].url: done.version})
+            await record_results(past, broker, request, found, done.report, began)
+            return done.report
     ordered, estimates = ranked(found, past)
     counted = replace(request.options, slots=Slots.from_environment())
     sources = open_sources(ordered, request.engine, counted, limits)
     fetch = Download(ordered, sources, estimates, where, settings, watch, seed=getrandbits(32))
-    began = time.time()
     try:
         with results.of(fetch.report):
-            report = await fetch.run()
+            async with time_limit(request.max_seconds, where):
+                report = await fetch.run()
     except CoallocError as error:
         await record_results(past, broker, request, found, fetch.report(), began, error)
         raise
-    FinishHistory(past.path).add(fetch.finish_errors, time.time())
+    if fetched and not report.there:
+        fetched.add(where, report.size, fetch.versions)
+    if not request.admission:
+        FinishHistory(past.path).add(fetch.finish_errors, time.time())
     await record_results(past, broker, request, found, report, began)
     return report
 
@@ -188,6 +217,6 @@ async def record_results(
         bad = [] if error else _bad(request, found, report)
         thing, candidates = found.dataset or found.file.name, report.sources[: len(found.file.replicas)]
         why = error.message if error else None
-        decided = decisions(broker, thing, report._replace(sources=candidates), why, began)
+        decided = [] if request.admission else decisions(broker, thing, report._replace(sources=candidates), why, began)
         with suppress(asyncio.CancelledError):  # the user's work is done
             await send_results(broker, transfers, bad, decided=decided, routes=routes)

@@ -10,7 +10,8 @@ from random import getrandbits
 from coalloc.api.downloads import broker_of, record_results
 from coalloc.download.connections import stop
 from coalloc.download.in_order import InOrderDownload, InOrderSettings
-from coalloc.download.request import Request, named_files, prepared, ranked
+from coalloc.download.request import Request, named_files, ranked
+from coalloc.download.time_limit import time_limit
 from coalloc.engine import open_sources
 from coalloc.engine.first_answers import FirstAnswers
 from coalloc.engine.limits.server_slots import Slots
@@ -50,7 +51,7 @@ async def stream(
     """
     _check(request)
     with closing(FirstAnswers()) as first:
-        request = prepared(request, first)
+        request = request.begun._replace(first=first)
         handed: asyncio.Queue[bytes | None] = asyncio.Queue()
         fetching = asyncio.create_task(_fetch(request, handed, watch, results or Results(), rate))
         try:
@@ -102,6 +103,7 @@ async def _fetch(
             deadline=request.deadline,
             past_errors=FinishHistory(past.path).errors,
             reading=rate,
+            tries=request.retries + 1,
         )
         ordered, estimates = ranked(found, past)
         counted = replace(request.options, slots=Slots.from_environment())
@@ -110,7 +112,8 @@ async def _fetch(
         began = time.time()
         try:
             with results.of(fetch.report):
-                results.done.append(await fetch.run())
+                async with time_limit(request.max_seconds, "standard output"):
+                    results.done.append(await fetch.run())
         except CoallocError as error:
             await record_results(past, broker, request, found, fetch.report(), began, error)
             raise

@@ -27,9 +27,12 @@ class Defect(CoallocError):
 
 
 class CommandFailed(Exception):
-    """An error of a command with partial results: the document that `--json` prints with the error."""
+    """An error of a command with partial results: the document that `--json` prints with the error.
 
-    def __init__(self, error: CoallocError, document: Mapping[str, object]) -> None:
+    :param document: None if the command has printed it already, with the error
+    """
+
+    def __init__(self, error: CoallocError, document: Mapping[str, object] | None) -> None:
         super().__init__(error.message)
         self.error = error
         self.document = document
@@ -42,7 +45,7 @@ def reported(command: Callable[[], object], args: Sequence[str]) -> int:
     except Exception as error:
         failure, known = (error.error, error.document) if isinstance(error, CommandFailed) else (_ours(error), {})
         with suppress(OSError):  # if nothing can be written, the status still reports the failure
-            _show(failure, known, as_json="--json" in args)
+            _show(failure, known or {}, as_json="--json" in args and known is not None)
         return failure.status
     return status if isinstance(status, int) else 0
 

@@ -11,6 +11,7 @@ import click
 
 from coalloc.cli import interrupts, options
 from coalloc.cli.failures import CommandFailed
+from coalloc.cli.fetch_options import fetch_options
 from coalloc.cli.progress import showing
 from coalloc.errors import CoallocError, DeadlineMissed, UsageError
 from coalloc.util.streams import say_json
@@ -24,7 +25,20 @@ __all__ = ["get", "print_reports", "printer"]
 
 
 @click.command(short_help="Fetch a file from all its sources at once.")
-@options.sources()
+@options.sources(required=False)
+@click.option(
+    "-i",
+    "--input-file",
+    type=click.Path(),
+    metavar="FILE",
+    help="List of files to fetch, one a line; - for standard input. -o is then a directory.",
+)
+@click.option(
+    "-r",
+    "--recursive",
+    is_flag=True,
+    help="SOURCE is the URL of a directory: fetch all files below it. Several URLs are copies of it.",
+)
 @click.option(
     "-o",
     "--output",
@@ -47,11 +61,12 @@ __all__ = ["get", "print_reports", "printer"]
     help="Relay through these servers if the plan is faster; auto: through any server with a measured link.",
 )
 @options.deadline
+@fetch_options
 @options.overwrite
 @options.as_json
 @options.verbose
 @click.option("--quiet", is_flag=True, help="Show errors only.")
-def get(as_json: bool, quiet: bool, **given: Any) -> None:
+def get(input_file: str | None, recursive: bool, as_json: bool, quiet: bool, **given: Any) -> None:
     """Fetch a file from all its sources at once, and verify it.
 
     SOURCE is the URL of a replica (ftp(s), ftpes, gsiftp, http(s), dav(s), s3, osdf, pelican, or any scheme that fsspec
@@ -70,11 +85,20 @@ def get(as_json: bool, quiet: bool, **given: Any) -> None:
       coget get --json --quiet dataset.meta4 > report.json
       coget get --by 14:05 --sure 99 ftp://a.example/x ftp://b.example/x
       coget get --broker https://broker.example run1:2024/x.root
+      coget get -i list.txt -o data/
+      coget get -r https://a.example/run1/ -o data/
       coget get -o - ftp://a.example/x.tar ftp://b.example/x.tar | tar x
     """
     from coalloc import api
 
+    if not given["sources"] and input_file is None:
+        raise click.MissingParameter(param_hint="'SOURCE...'", param_type="argument")
     request = options.request(**given)
+    if input_file is not None or recursive:
+        from coalloc.cli import get_many
+
+        get_many.fetch(request, input_file, recursive, as_json, quiet)
+        return
     results: api.Results[TransferReport] = api.Results()
     fetch, remedy = partial(api.download, request), "run the same command again: it keeps the data that have arrived"
     if request.output == Path("-"):

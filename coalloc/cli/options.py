@@ -299,8 +299,12 @@ def _refuse_nonsense(
     engine: str,
     data_hosts: tuple[str, ...],
     via: tuple[str, ...],
+    overwrite: bool = False,
+    no_clobber: bool = False,
     **_: Any,
 ) -> None:
+    if overwrite and no_clobber:
+        raise UsageError("--overwrite and --no-clobber contradict each other", "leave one of them out")
     if blocks:
         from coalloc.schedule.policies import make
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from coalloc.collect.values import Collected, CollectReport, PairReport
+from coalloc.download.many import FileResult
 from coalloc.errors import CoallocError
 from coalloc.model import (
     Checksum,
@@ -20,7 +21,7 @@ from coalloc.model import (
 )
 from coalloc.safe_text import redact
 
-__all__ = ["Document", "collection", "error_document", "plans", "transfers", "unfinished"]
+__all__ = ["Document", "collection", "error_document", "file_result", "plans", "transfers", "unfinished"]
 
 Document = dict[str, Any]
 
@@ -63,6 +64,12 @@ def unfinished(results: Results[TransferReport]) -> Document:
     if results.several:
         return {"files": [_transfer(report) for report in results.known]}
     return _transfer(results.known[0]) if results.known else {}
+
+
+def file_result(result: FileResult) -> Document:
+    """Return the result of one of many files; after a failure, with `error`."""
+    known = _transfer(result.report) if result.report else {"output": result.name}
+    return {**known, "error": error_document(result.error)} if result.error else known
 
 
 def error_document(error: CoallocError) -> Document:
@@ -140,6 +147,7 @@ def _source(source: SourceReport) -> Document:
         "ranges": source.ranges,
         "streams": source.streams,
         "idle_seconds": source.idle_seconds,
+        "held_seconds": source.held_seconds,
         "outcome": source.outcome,
         "error": source.error,
         "planned_bytes": source.planned_bytes,

@@ -33,18 +33,20 @@ class SourceConnections:
     :param sources: one per replica; they are opened and closed here
     :param agree: called for each replica before a byte of it is used
     :param seed: seed of the random pauses, so that they differ from transfer to transfer
+    :param tries: number of requests to a busy server, after which it is not asked again
     :ivar in_use: by source, the lock of the task that uses it: a source is used by one task at a time
     :ivar errors: the last error of each source that had one
     :ivar requested_at: time of the first request to each source that was asked
     """
 
-    def __init__(self, sources: Sequence[Source], agree: Agree, seed: int = 0) -> None:
+    def __init__(self, sources: Sequence[Source], agree: Agree, seed: int = 0, tries: int = TRIES) -> None:
         self.sources = sources
         self.agree = agree
         self.in_use = [asyncio.Lock() for _ in sources]
         self.errors: dict[int, SourceError] = {}
         self.requested_at: dict[int, float] = {}
         self._chance = Random(seed)
+        self._tries = tries
         self._loop = asyncio.get_running_loop()
         self._opening: dict[int, asyncio.Task[Stat]] = {}
         self._used: set[int] = set()
@@ -105,7 +107,7 @@ class SourceConnections:
         match error:
             case NoFreeConnection():
                 await error.until_free()
-            case ServerBusy() if refusals < TRIES:
+            case ServerBusy() if refusals < self._tries:
                 await asyncio.sleep(pause_seconds(refusals, error.retry_after, self._chance))
             case _:
                 return False

@@ -40,6 +40,7 @@ from coalloc.model import (
     TransferReport,
 )
 from coalloc.schedule.events import Event, Opened, Rejected
+from coalloc.schedule.pauses import TRIES
 from coalloc.schedule.policies.in_order import InOrder
 from coalloc.util import human
 from coalloc.util.checksums import Hasher, hasher
@@ -65,7 +66,7 @@ class InOrderSettings(NamedTuple):
 
     `strategy` is for the report. `widens`: whether distant sources may get more parallel streams. `most` is the maximum
     number of sources at once; None for no limit. `keep_checksums`: whether to compare replicas if no checksum is known.
-    `reading`: the rate that the reader is promised; None to read as fast as possible.
+    `reading`: the rate that the reader is promised; None to read as fast as possible. `tries` as for `Transfer`.
     """
 
     strategy: Strategy = "adaptive"
@@ -75,6 +76,7 @@ class InOrderSettings(NamedTuple):
     deadline: Deadline | None = None
     past_errors: PastErrors = dict
     reading: ReadingRate | None = None
+    tries: int = TRIES
 
 
 class InOrderDownload(Transfer):
@@ -108,6 +110,7 @@ class InOrderDownload(Transfer):
             seed,
             settings.deadline,
             settings.past_errors,
+            settings.tries,
         )
         self._strategy = settings.strategy
         self._take = take

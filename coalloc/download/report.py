@@ -72,6 +72,7 @@ def source_reports(
             ready_seconds=None if source.ready_at is None else source.ready_at - began,
             estimate=source.estimate,
             planned_bytes=source.planned,
+            held_seconds=busy[source.index] - unlimited[source.index],
         )
         for source in state.sources
     )
@@ -154,7 +155,7 @@ def past_transfers(report: TransferReport, began: float, streams: int | None) ->
             start=began,
             end=began + report.seconds,
             bytes=source.bytes,
-            busy_seconds=source.seconds,
+            busy_seconds=source.seconds - source.held_seconds,  # a limited rate says nothing about the path
             setup_seconds=source.setup_seconds,
             ranges=source.ranges,
             streams=streams or source.streams,

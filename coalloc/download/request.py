@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, get_args
 from urllib.parse import urlsplit
 
-from coalloc.config import access, own_policy, own_routes
+from coalloc.config import access, limit_rate, own_policy, own_routes
 from coalloc.credentials import Credentials
 from coalloc.engine import Engine, open_source, speaks
-from coalloc.engine.base import EngineOptions, Leads, Source
+from coalloc.engine.base import Admission, EngineOptions, Leads, Source
 from coalloc.engine.first_answers import FirstAnswers
 from coalloc.engine.span import Span
 from coalloc.errors import UsageError
@@ -20,6 +20,7 @@ from coalloc.model import Checksum, Deadline, Estimate, FoundReplicas, Replica, 
 from coalloc.resolve import resolve
 from coalloc.resolve.federated import with_caches
 from coalloc.safe_text import redact
+from coalloc.schedule.pauses import TRIES
 from coalloc.util import checksums
 from coalloc.util.addresses import AddressPolicy, class_of
 from coalloc.util.dialer import DirectDialer
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from coalloc.depot.automatic import Listed
     from coalloc.depot.dialer import RelayedDialer, RouteTimes
 
-__all__ = ["Request", "dialers", "named_files", "prepared", "ranked", "relayed_dialer", "several_files"]
+__all__ = ["Request", "dialers", "named_files", "ranked", "relayed_dialer", "several_files"]
 
 
 class Dialers(NamedTuple):
@@ -69,8 +70,12 @@ class Request(NamedTuple):
     `via` are routes over depots, as ROUTE or HOST=ROUTE; None for the user's usual ones. `dialers` are made of the
     policy and the routes, once for all connections, so that a failed route is not tried for each; None for new ones.
     `first` keeps the answers of servers that were asked whether a URL is a Metalink, for the sources. With a
-    `deadline`, a transfer that will probably be late is refused, and as few sources are used as it needs. `credentials`
-    are those that web servers may get; None for the user's own, from the environment and from files.
+    `deadline`, a transfer that will probably be late is refused, and as few sources are used as it needs. `no_clobber`
+    lets no file replace a file with other content. `retries` is the number of attempts after a failure of a source,
+    without success in between. `connect_seconds` is the time limit for each connection, `max_seconds` that for each
+    file; None for no limit. `limit_rate` is the highest rate in bytes per second; None for no limit other than that of
+    config.toml. `admission` is made of these, once for all files. `credentials` are those that web servers may get;
+    None for the user's own, from the environment and from files.
     """
 
     sources: Sequence[str] | str
@@ -97,6 +102,12 @@ class Request(NamedTuple):
     dialers: Dialers | None = None
     deadline: Deadline | None = None
     credentials: Credentials | None = None
+    no_clobber: bool = False
+    retries: int = TRIES - 1
+    connect_seconds: float = EngineOptions.connect_seconds
+    max_seconds: float | None = None
+    limit_rate: int | None = None
+    admission: Admission | None = None
 
     @property
     def named(self) -> tuple[str, ...]:
@@ -145,7 +156,38 @@ class Request(NamedTuple):
             leads=self.leads,
             first=self.first,
             credentials=Credentials() if self.credentials is None else self.credentials,
+            connect_seconds=self.connect_seconds,
+            admission=self.admission,
         )
+
+    @property
+    def begun(self) -> "Request":
+        """The request with dialers, admission and credentials, made once for all connections.
+
+        :raises UsageError: for an invalid route, ticket or rate, or a deadline with a limited rate
+        """
+        admission = self.admission or _admission(self.limit_rate)
+        if admission and self.deadline:
+            raise UsageError(
+                "--by makes no sense with a limited rate, of which nothing is known from earlier transfers",
+                "leave out --limit-rate, or limit_rate in config.toml",
+            )
+        made = self.dialers or dialers(self.own, self.via, self.broker)
+        shown = Credentials() if self.credentials is None else self.credentials
+        return self._replace(dialers=made, admission=admission, credentials=shown)
+
+
+def _admission(own: int | None) -> Admission | None:
+    total = limit_rate()
+    if own is None and total is None:
+        return None
+    from coalloc.engine.limits.rate import rate_admission
+    from coalloc.planner.documents import units
+
+    try:
+        return rate_admission(own, None if total is None else units.rate(total))
+    except ValueError as error:
+        raise UsageError(f"invalid `limit_rate` in config.toml: {error}", 'write limit_rate = "10 MB/s"') from None
 
 
 def several_files() -> UsageError:
@@ -196,15 +238,6 @@ def _past_times() -> dict[str, dict[str, float]]:
     from coalloc.history.routes import RouteHistory
 
     return expected_times(RouteHistory.open().newest(time.time()))
-
-
-def prepared(request: Request, first: FirstAnswers) -> Request:
-    """Return a request with what all its connections share: routes, credentials and the first answers of servers."""
-    return request._replace(
-        first=first,
-        dialers=request.dialers or dialers(request.own, request.via, request.broker),
-        credentials=Credentials() if request.credentials is None else request.credentials,
-    )
 
 
 async def named_files(request: Request, broker: "Broker | None") -> list[FoundReplicas]:

@@ -33,6 +33,7 @@ from coalloc.model import (
 from coalloc.partial_file import Header, Journal, PartialFile, Recollection, describe, matching_bytes, recall, resembles
 from coalloc.safe_text import redact
 from coalloc.schedule.events import Event
+from coalloc.schedule.pauses import TRIES
 from coalloc.schedule.policies import Policy
 from coalloc.util.disk import in_thread
 from coalloc.util.intervals import Intervals
@@ -49,6 +50,8 @@ class DownloadSettings(NamedTuple):
     file may replace a file with other content. `beside` is the name of the directory for partial data; None for
     `NAME.coget`. `confirm` is awaited when the file is complete, before it gets its name; if it raises, the file does
     not get the name. With a `deadline`, as few sources are used as it needs. `past_errors` as for `Transfer`.
+    `is_whole` is called in a thread with the versions that servers state, by URL: whether an earlier run fetched one.
+    `tries` as for `Transfer`.
     """
 
     policy: Policy
@@ -60,6 +63,8 @@ class DownloadSettings(NamedTuple):
     confirm: Confirm | None = None
     deadline: Deadline | None = None
     past_errors: PastErrors = dict
+    is_whole: Callable[[Mapping[str, Stat]], bool] | None = None
+    tries: int = TRIES
 
 
 class Download(Transfer):
@@ -86,6 +91,7 @@ class Download(Transfer):
             seed,
             settings.deadline,
             settings.past_errors,
+            settings.tries,
         )
         self._target = target
         self._settings = settings
@@ -100,6 +106,8 @@ class Download(Transfer):
         self._here: Checksum | None = None
         """Checksum of the existing target, if it is the wanted file."""
         self._here_by: Basis = "none"
+        self._there = False
+        """Whether the existing target is known to be the wanted file."""
 
     async def run(self) -> TransferReport:
         async with self._under_way():
@@ -116,6 +124,8 @@ class Download(Transfer):
         if await self._is_here(expectation(self._file.checksums), "given"):
             return
         await self._connect()
+        if await self._was_fetched():
+            return
         stated = await self._server_checksum()
         if await self._is_here(stated, "own word"):
             return
@@ -138,6 +148,23 @@ class Download(Transfer):
             await in_thread(self._publish)
 
     @property
+    def versions(self) -> dict[str, Stat]:
+        """The versions that the replicas stated, by URL, without those that have changed since."""
+        errors, answers = self._connections.errors, self._agreement.first_answers
+        unchanged = [i for i in self._agreement.answered if not isinstance(errors.get(i), ReplicaChanged)]
+        return {self._sources[i].url: answers[i] for i in unchanged}
+
+    async def _was_fetched(self) -> bool:
+        """Return whether an earlier run fetched this version, and the target has not been touched since."""
+        whole = self._settings.is_whole
+        if whole is None or self._file.checksums or not await in_thread(whole, self.versions):
+            return False
+        self._resumed.add(0, self._agreement.size or 0)
+        self._there = True
+        self._notice = f"{self._target} was fetched before, and its servers state the same version as then"
+        return True
+
+    @property
     def _partial(self) -> PartialFile:
         assert self._locked is not None
         return self._locked
@@ -155,7 +182,7 @@ class Download(Transfer):
         size = await in_thread(matching_bytes, self._target, wanted, self._agreement.size, self._settings.within)
         if size is None:
             return False
-        self._here, self._here_by = wanted, basis
+        self._here, self._here_by, self._there = wanted, basis, True
         self._agreement.size = size
         self._resumed.add(0, size)
         self._notice = f"{self._target} existed already"
@@ -356,6 +383,6 @@ class Download(Transfer):
             checksum=checked.checksum if checked else self._here,
             basis=checked.basis if checked else self._here_by,
             notice=self._notice,
-            there=self._here is not None,
+            there=self._there,
             sources=(*known.sources, *(SourceReport(url, error=why) for url, why in self._file.left_out)),
         )

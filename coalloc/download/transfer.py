@@ -23,6 +23,7 @@ from coalloc.model import Deadline, Estimate, Phase, ReplicaSet, Snapshot, Sourc
 from coalloc.safe_text import redact
 from coalloc.schedule import Scheduler
 from coalloc.schedule.events import Event, Started
+from coalloc.schedule.pauses import TRIES
 from coalloc.schedule.policies import Policy
 from coalloc.util.disk import in_thread
 from coalloc.verify.statements import Contradiction
@@ -56,6 +57,7 @@ class Transfer(ABC):
     :param watch: receives a snapshot several times a second
     :param seed: seed of the random pauses, so that they differ from transfer to transfer
     :param past_errors: returns the errors of earlier forecasts of finish times; called in another thread
+    :param tries: consecutive failures after which a source is not used again
     """
 
     def __init__(
@@ -70,6 +72,7 @@ class Transfer(ABC):
         seed: int = 0,
         deadline: Deadline | None = None,
         past_errors: PastErrors = dict,
+        tries: int = TRIES,
     ) -> None:
         self._file = file
         self._sources = sources
@@ -92,7 +95,8 @@ class Transfer(ABC):
         """When the file got its name, in seconds since the epoch."""
         self._phase: Phase = "connecting"
         self._agreement = Agreement(file)
-        self._connections = SourceConnections(sources, self._agree, seed)
+        self._connections = SourceConnections(sources, self._agree, seed, tries)
+        self._tries = tries
         self._runner = TransferRunner(self._connections, self._write)
         self._scheduler: Scheduler | None = None
         self._urls = [redact(source.url) for source in sources]
@@ -174,7 +178,14 @@ class Transfer(ABC):
         self._left_at_start = size if missing is None else sum(end - start for start, end in missing)
         self._fetch_began = self._loop.time()
         self._scheduler = Scheduler(
-            size, self._estimates, self._policy, missing=missing, opened=opened, most=self._most, seed=self._seed
+            size,
+            self._estimates,
+            self._policy,
+            missing=missing,
+            opened=opened,
+            most=self._most,
+            seed=self._seed,
+            tries=self._tries,
         )
         return self._scheduler
 

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
 from coalloc.engine.base import Admission, EngineOptions, Source
@@ -13,7 +13,10 @@ from coalloc.model import DIRECTLY, ReplicaSet
 from coalloc.safe_text import redact
 from coalloc.util.dialer import Dialer
 
-__all__ = ["Engine", "open_source", "open_sources", "speaks"]
+if TYPE_CHECKING:
+    from coalloc.engine.lister import Lister
+
+__all__ = ["Engine", "open_lister", "open_source", "open_sources", "speaks"]
 
 Engine = Literal["auto", "gridftp", "globus-url-copy"]
 
@@ -38,7 +41,7 @@ def open_sources(
 ) -> list[Source]:
     """Return a source for each replica, not connected yet.
 
-    :param limits: the rate limits of replicas, by URL
+    :param limits: the rate limits of replicas, by URL; others have the one of `options`
     :raises NothingToFetchFrom: if all replicas were left out
     :raises UsageError: as `open_source`
     """
@@ -50,7 +53,11 @@ def open_sources(
         open_source(
             replica.url,
             engine,
-            replace(options.named(replica.origin), admission=known.get(replica.url), vouched=file.vouched),
+            replace(
+                options.named(replica.origin),
+                admission=known.get(replica.url, options.admission),
+                vouched=file.vouched,
+            ),
         )
         for replica in file.replicas
     ]
@@ -77,6 +84,29 @@ def open_source(url: str, engine: Engine, options: EngineOptions) -> Source:
     if scheme not in (*OURS, *THEIRS):
         return _web(url, options) if scheme in WEB else _bridge(url, options)
     return _gridftp(url, options) if scheme in OURS and engine != "globus-url-copy" else _url_copy(url, options)
+
+
+def open_lister(url: str, options: EngineOptions) -> "Lister":
+    """Return the lister for a URL's server, not connected yet.
+
+    :raises UsageError: if directories cannot be listed with the URL's scheme
+    """
+    match urlsplit(url).scheme:
+        case "ftp" | "gsiftp":
+            from coalloc.engine.gridftp.lister import GridFTPLister
+
+            return GridFTPLister(url, options)
+        case "http" | "https":
+            from coalloc.engine.http.lister import HTTPLister
+
+            return HTTPLister(options)
+        case "dav" | "davs":
+            from coalloc.engine.http.webdav import WebDAVLister
+
+            return WebDAVLister(options)
+    raise UsageError(
+        f"directories cannot be listed at {redact(url)}", "name an http(s)://, dav(s)://, ftp:// or gsiftp:// URL"
+    )
 
 
 def _scheme(url: str) -> str:

@@ -9,9 +9,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from coalloc.engine.first_answers import FirstAnswers
+from coalloc.engine.limits.admission import Admission
 from coalloc.engine.limits.server_slots import Slots
 from coalloc.engine.span import Deliver, Span
 from coalloc.model import Federation, Origin, PathState, RouteUse, Stat
@@ -23,13 +24,6 @@ if TYPE_CHECKING:
     from coalloc.depot.data_routes import DataRoutes
 
 __all__ = ["Admission", "EngineOptions", "Leads", "Source"]
-
-
-class Admission(NamedTuple):
-    """A rate limit: before each piece, of at most `piece` bytes, await `wait(number of bytes)`."""
-
-    piece: int
-    wait: Callable[[int], Awaitable[None]]
 
 
 Leads = Callable[[str], Awaitable[tuple[str, ...]]]

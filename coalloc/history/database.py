@@ -112,6 +112,19 @@ SCHEMAS = (
         )
         """,
     ),
+    (
+        """
+        CREATE TABLE fetched (
+            path BLOB NOT NULL,            -- of a complete file on this machine
+            url TEXT NOT NULL,             -- its hash
+            identity TEXT NOT NULL,        -- device, inode, size and times of the file
+            validator TEXT NOT NULL,       -- version that the server stated
+            size INTEGER NOT NULL,
+            made REAL NOT NULL,            -- seconds since the epoch
+            PRIMARY KEY (path, url)
+        )
+        """,
+    ),
 )
 """Statements that upgrade the file from each version to the next."""
 

@@ -25,6 +25,8 @@ BLOCK = 4 << 20
 """Bytes read at once: so many that the call costs little in comparison, so few that others can wait for it."""
 UNIT = 16 << 20
 """Bytes written back at once: enough for a disk to be efficient, so few that `close` can wait for them."""
+WORTH = 16
+"""Part of a unit for which a thread is worthwhile at the end of a file."""
 
 
 class Data:
@@ -173,7 +175,9 @@ class WriteBack:
             self.hand_over()
 
     def hand_over(self) -> None:
-        """Start writing the remaining bytes to the disk, without waiting for a whole unit."""
+        """Start writing the remaining bytes to the disk, without waiting for a whole unit, unless they are few."""
+        if self._thread is None and self._written.total < UNIT // WORTH:
+            return
         self._units.put(self._written)
         self._written = Intervals()
         if self._thread is None:

@@ -23,7 +23,7 @@ from coalloc.util.dialer import Dialer, DirectDialer
 if TYPE_CHECKING:
     from coalloc.resolve.http_documents import HeadAnswer
 
-__all__ = ["Ask", "Fetch", "bounds", "refuse_collisions", "resolve", "target"]
+__all__ = ["Ask", "Fetch", "bounds", "ends_as_metalink", "refuse_collisions", "resolve", "target"]
 
 Ask = Callable[[Sequence[str]], Awaitable[list[FoundReplicas]]]
 """`await ask(names)`: the broker's replicas of these datasets."""
@@ -99,7 +99,7 @@ async def _files(
 ) -> list[ReplicaSet]:
     if any(map(is_federated, sources)):
         return [await with_caches(replica_set(sources), dialers)]
-    documents = [source for source in sources if "://" not in source or _ends_as_metalink(source)]
+    documents = [source for source in sources if "://" not in source or ends_as_metalink(source)]
     if not documents and (len(sources) > 1 or not _is_http(sources[0])):
         return [replica_set(sources)]
     if not documents:
@@ -162,5 +162,6 @@ def _is_http(url: str) -> bool:
     return urlsplit(url).scheme in ("http", "https")
 
 
-def _ends_as_metalink(url: str) -> bool:
+def ends_as_metalink(url: str) -> bool:
+    """Return whether a URL names a Metalink by its suffix."""
     return urlsplit(url).path.lower().endswith(METALINKS)

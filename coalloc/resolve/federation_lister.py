@@ -5,6 +5,7 @@ from contextlib import aclosing
 
 from coalloc.engine.base import EngineOptions
 from coalloc.engine.http.webdav import WebDAVLister
+from coalloc.engine.lister import Lister
 from coalloc.errors import Unsupported
 from coalloc.model import Entry, Federation, Origin
 from coalloc.resolve.federation_answers import ObjectURL, collections_of, is_protected, parse
@@ -13,7 +14,7 @@ from coalloc.resolve.pelican import ask_director, refuse
 __all__ = ["FederationLister"]
 
 
-class FederationLister:
+class FederationLister(Lister):
     """The directories of federations. The URL of an entry follows its directory's URL.
 
     :param options: for the user's own URLs; the origin gets those for servers that the federation names

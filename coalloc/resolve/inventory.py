@@ -3,9 +3,8 @@
 Symbolic links to files count as files; links to directories are not followed, since they may form cycles.
 """
 
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
-from contextlib import AsyncExitStack, aclosing
+from contextlib import AsyncExitStack
 from typing import NamedTuple
 from urllib.parse import quote
 
@@ -14,7 +13,6 @@ from coalloc.engine.gridftp.address import parse
 from coalloc.engine.gridftp.storage import Storage
 from coalloc.errors import (
     CoallocError,
-    LimitExceeded,
     NoSuchFile,
     PermissionRefused,
     SourceError,
@@ -22,9 +20,9 @@ from coalloc.errors import (
     UsageError,
 )
 from coalloc.model import Checksum, Entry, Replica, ReplicaSet
+from coalloc.resolve.trees import walk_folders
 from coalloc.safe_text import redact
 from coalloc.util.concurrency import gather
-from coalloc.util.listing_limits import DEEPEST, MOST_BELOW, MOST_NAMES
 
 __all__ = ["Registered", "register_below", "walk"]
 
@@ -91,42 +89,9 @@ async def walk(store: Storage, top: str) -> AsyncIterator[tuple[str, Entry]]:
 
     :raises LimitExceeded: when the tree exceeds the limits in depth or size
     """
-    folders, found, length = deque([""]), 0, 0
-    while folders:
-        folder = folders.popleft()
-        if folder.count("/") > DEEPEST:
-            raise await _beyond(
-                store,
-                f"{top}/{folder}",
-                f"is more than {DEEPEST} directories deep",
-                "give its subdirectories one by one, unless it contains itself",
-            )
-        async with aclosing(store.list(f"{top}/{folder}")) as listing:
-            async for entries in listing:
-                found += len(entries)
-                length += sum(len(folder) + len(entry.name) for entry in entries)
-                if found > MOST_BELOW or length > MOST_NAMES:
-                    what = f"{MOST_BELOW} files and directories, or {MOST_NAMES} characters of their names"
-                    raise await _beyond(
-                        store,
-                        top,
-                        f"has more than {what}: stopped in {folder or '/'}",
-                        "give its subdirectories one by one",
-                    )
-                for entry in entries:
-                    if entry.kind == "file":
-                        yield folder + entry.name, _trimmed(entry)
-                    elif entry.kind == "dir" and entry.link_target is None:
-                        folders.append(f"{folder}{entry.name}/")
-
-
-def _trimmed(entry: Entry) -> Entry:
-    """Return a file's entry without properties that are not needed, which may be long."""
-    return entry._replace(permissions=None, user=None, group=None, link_target=None, unique=None)
-
-
-async def _beyond(store: Storage, path: str, what: str, remedy: str) -> LimitExceeded:
-    return LimitExceeded(f"{(await store.locate(path)).shown} {what}", remedy)
+    shown = (await store.locate(top or "/")).shown
+    async for found in walk_folders(lambda folder: store.list(f"{top}/{folder}"), shown):
+        yield found
 
 
 def _described(url: str, name: str, entry: Entry) -> ReplicaSet:

@@ -59,6 +59,7 @@ class Scheduler:
     :param opened: number of bytes, from the first one on, that may be fetched before an `Opened`; None for all
     :param most: maximum number of sources to use at once; the others replace those that fail
     :param seed: seed of the random lengths of pauses
+    :param tries: consecutive failures after which a source is not used again
     """
 
     def __init__(
@@ -71,11 +72,13 @@ class Scheduler:
         opened: int | None = None,
         most: int | None = None,
         seed: int = 0,
+        tries: int = TRIES,
     ) -> None:
         self.state = State(size, estimates, missing, opened)
         self.policy = policy
         self.rationale = ""
         self._chance = Random(seed)
+        self._tries = tries
         self._begun = False
         self._ended = False
         self._first_ready: float | None = None
@@ -347,7 +350,7 @@ class Scheduler:
             if copy.bytes >= USEFUL:
                 source.failures = 1
         self._copies.hand_back(source, now)
-        if permanent or source.failures >= TRIES:
+        if permanent or source.failures >= self._tries:
             self._drop(source, reason, now)
             return
         source.status = "pausing"

@@ -32,7 +32,7 @@ REPORT_KEYS = {
     "sources",
 }
 SOURCE_KEYS = {"url", "bytes", "seconds", "rate", "ranges", "streams", "idle_seconds", "outcome", "error"}
-SOURCE_KEYS |= {"planned_bytes", "ready_seconds", "copies", "routes", "unused_checksums", "named_by"}
+SOURCE_KEYS |= {"planned_bytes", "ready_seconds", "copies", "routes", "unused_checksums", "named_by", "held_seconds"}
 
 
 def coget_process(

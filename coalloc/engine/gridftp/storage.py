@@ -5,6 +5,7 @@ while it lists a directory or computes a checksum. `listing` parses the lines of
 """
 
 import asyncio
+import re
 import socket
 from collections.abc import AsyncGenerator, AsyncIterator, MutableSequence, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
@@ -19,12 +20,15 @@ from coalloc.engine.gridftp.listing import Listing, entry, stamp
 from coalloc.engine.gridftp.login import GridFTPLogin, security_for
 from coalloc.engine.gridftp.refusals import refusal
 from coalloc.engine.gridftp.replies import Reply, digest_in
-from coalloc.errors import ConnectionLost, LimitExceeded
+from coalloc.engine.gridftp.unix_listing import UnixListing
+from coalloc.errors import ConnectionLost, LimitExceeded, NotDirectory, Unsupported
 from coalloc.model import Entry, Omission
 
 __all__ = ["Storage", "open_storage"]
 
 PIECE = 256 * 1024
+PATTERN = re.compile(r"[*?\[{]")
+"""Characters of patterns, which servers expand in the argument of LIST."""
 UNKNOWN = (500, 502, 504)
 """Reply codes to unknown commands. Globus servers also use 500 for failures, with the reason in further lines."""
 NOT_WITH_THAT = 504
@@ -84,7 +88,7 @@ class Storage(GridFTPLogin):
             listed.add_done_callback(lambda _: _wake(listed, data))
             try:
                 await self.secure(data)
-                listing = Listing()
+                listing = Listing() if self._lists_facts else UnixListing()
                 async for entries in self._entries(data, address, listing):
                     yield entries
                 _positive(await asyncio.shield(listed), address)
@@ -99,25 +103,35 @@ class Storage(GridFTPLogin):
 
     async def _begin(self, address: Address) -> tuple[PendingReply, socket.socket]:
         """Request a listing; return its future reply and its data connection."""
+        command = f"{'MLSD' if self._lists_facts else 'LIST -a'} {address.path}"
+        if not self._lists_facts and PATTERN.search(address.path):
+            raise Unsupported(f"{address.shown}: the server would take the name for a pattern", "rename the directory")
         where = self._submit(self.data.command)
-        listed = self._submit(f"MLSD {address.path}", LIST_SECONDS) if self._listed else None
+        listed = self._submit(command, LIST_SECONDS) if self._listed else None
         try:
             data = await self.data.connect(await where)
         except BaseException:
             if listed:
                 self.close()  # the server still waits for the data connection
             raise
-        return listed or self._submit(f"MLSD {address.path}", LIST_SECONDS), data
+        return listed or self._submit(command, LIST_SECONDS), data
+
+    @property
+    def _lists_facts(self) -> bool:
+        """Return whether the server supports MLSD; if not, it lists as `ls -l` does, it is assumed."""
+        return "MLST" in self._features or "MLSD" in self._features
 
     @staticmethod
-    def _whole(listing: Listing, address: Address) -> Sequence[Omission]:
+    def _whole(listing: Listing | UnixListing, address: Address) -> Sequence[Omission]:
         """Return the omissions of a finished listing."""
         try:
             return listing.close()
-        except ConnectionLost as error:
-            raise ConnectionLost(f"{address.shown}: {error.message}", error.remedy) from None
+        except (ConnectionLost, NotDirectory, Unsupported) as error:
+            raise type(error)(f"{address.shown}: {error.message}", error.remedy) from None
 
-    async def _entries(self, data: socket.socket, address: Address, listing: Listing) -> AsyncIterator[Sequence[Entry]]:
+    async def _entries(
+        self, data: socket.socket, address: Address, listing: Listing | UnixListing
+    ) -> AsyncIterator[Sequence[Entry]]:
         loop = asyncio.get_running_loop()
         try:
             while piece := await loop.sock_recv(data, PIECE):

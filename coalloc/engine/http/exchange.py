@@ -19,7 +19,15 @@ from coalloc.engine.base import EngineOptions
 from coalloc.engine.http.answers import DENIED, PARTIAL, refusal
 from coalloc.engine.http.channel import HTTPConnection
 from coalloc.engine.http.messages import NotHTTP
-from coalloc.engine.http.plain import Disconnected, PlainAnswer, Reached, SentRequest, UncommonAnswer, plain_server
+from coalloc.engine.http.plain import (
+    Disconnected,
+    PlainAnswer,
+    PlainConnection,
+    Reached,
+    SentRequest,
+    UncommonAnswer,
+    plain_server,
+)
 from coalloc.errors import CoallocError, ConnectionLost, NotThatProtocol, PermissionRefused, SourceError, Unsupported
 from coalloc.safe_text import hide, redact
 from coalloc.util import trace
@@ -171,6 +179,13 @@ class HTTPExchange:
             yield answer
         finally:
             await answer.aclose()
+
+    def continue_on(self, connection: PlainConnection | None) -> None:
+        """Send the next requests on this connection, if it can be used; then it belongs to this exchange."""
+        if connection and self._plain:
+            self._plain.continue_on(connection)
+        elif connection:
+            connection.close()
 
     def detach(self, answer: Answer) -> PlainAnswer | None:
         """Give up a response and its connection, for another exchange; None if it came over httpx or cannot be kept."""

@@ -9,6 +9,7 @@ from coalloc.engine.http.dav_urls import web_url
 from coalloc.engine.http.exchange import Answer, HTTPExchange
 from coalloc.engine.http.multistatus import QUESTION, Multistatus, Properties
 from coalloc.engine.http.plain import PlainAnswer
+from coalloc.engine.lister import Lister
 from coalloc.errors import IsDirectory, NotDirectory, SourceError, Stalled, Unsupported
 from coalloc.model import Entry, Omission, Stat
 
@@ -85,7 +86,7 @@ async def listed(
         await server.close()
 
 
-class WebDAVLister:
+class WebDAVLister(Lister):
     """The directories at WebDAV servers, one request for each. The URL of an entry follows its directory's URL."""
 
     def __init__(self, options: EngineOptions) -> None:

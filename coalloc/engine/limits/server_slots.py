@@ -31,7 +31,7 @@ from weakref import WeakValueDictionary
 from coalloc.engine.limits.claims import Claim, Claims
 from coalloc.errors import UsageError
 
-__all__ = ["VARIABLE", "Lease", "Slots"]
+__all__ = ["VARIABLE", "Lease", "Slots", "usual_claims"]
 
 VARIABLE = "COGET_CONNECTIONS"
 """Environment variable: maximum number of sessions with one server, or "off"."""
@@ -86,7 +86,7 @@ class Slots(NamedTuple):
             return None
         if not (value.isascii() and value.isdecimal() and 0 < int(value) < 10_000):
             raise UsageError(f"{VARIABLE} is {value!r}", "set it to a number of connections, 1 or more, or to 'off'")
-        return cls(SHARED if os.access(SHARED, os.W_OK) else Path(f"/tmp/coget-{os.geteuid()}"), int(value))
+        return cls(_usual_folder(), int(value))
 
     @property
     def usable(self) -> bool:
@@ -187,6 +187,15 @@ class Slots(NamedTuple):
                 waits = any(_lives(name, f"{server}.line.") for name in names)
                 found = _Others(found.slots + slots, found.users + bool(slots or waits), found.waiting or waits)
         return found
+
+
+def usual_claims() -> Claims:
+    """Return this user's files."""
+    return Slots(_usual_folder())._claims
+
+
+def _usual_folder() -> Path:
+    return SHARED if os.access(SHARED, os.W_OK) else Path(f"/tmp/coget-{os.geteuid()}")
 
 
 def _of_others(folder: Path) -> Iterator[list[str]]:

@@ -67,6 +67,7 @@ def test_a_history_from_before_goes_on(pairs, path):
         database.execute("DROP TABLE routes")
         database.execute("DROP TABLE finishes")
         database.execute("DROP TABLE staging")
+        database.execute("DROP TABLE fetched")
         database.execute("PRAGMA user_version = 1")
     database.close()
     pairs.add([GOOD])

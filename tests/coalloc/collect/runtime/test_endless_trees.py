@@ -4,7 +4,7 @@ import pytest
 
 from coalloc import api
 from coalloc.errors import LimitExceeded
-from coalloc.resolve import inventory
+from coalloc.resolve import inventory, trees
 from coalloc.util.listing_limits import DEEPEST
 
 
@@ -35,7 +35,7 @@ async def test_folders_in_each_other_without_end(tree, tmp_path):
 @pytest.mark.parametrize(("limit", "most"), [("MOST_BELOW", 8), ("MOST_NAMES", 20)])
 @pytest.mark.parametrize("kind", ["files", "folders"])
 async def test_entries_without_end(tree, tmp_path, monkeypatch, limit, most, kind):
-    monkeypatch.setattr(inventory, limit, most)
+    monkeypatch.setattr(trees, limit, most)
     for folder in range(3):
         inner = tree.root / "tree" / f"f{folder}"
         inner.mkdir()

@@ -1,0 +1,90 @@
+"""Directories at a web server that makes a page of each: `index_page` parses it."""
+
+import asyncio
+import codecs
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+from coalloc.engine.base import EngineOptions
+from coalloc.engine.http.exchange import Answer, HTTPExchange
+from coalloc.engine.http.index_page import IndexPage
+from coalloc.engine.http.plain import PlainAnswer
+from coalloc.engine.lister import Lister
+from coalloc.errors import LimitExceeded, NotDirectory, Stalled, Unsupported
+from coalloc.model import Entry
+from coalloc.util.listing_limits import MOST_LISTED
+
+__all__ = ["HTTPLister"]
+
+SECONDS = 60.0
+"""Maximum seconds in which no byte of a page arrives, as when a server reads a large directory."""
+
+
+class HTTPLister(Lister):
+    """The directories at web servers, one request for each."""
+
+    def __init__(self, options: EngineOptions) -> None:
+        self._options = options
+
+    async def list(self, url: str) -> AsyncGenerator[Sequence[Entry], None]:
+        server = HTTPExchange(url, self._options, lambda _: None)
+        try:
+            async with _timely(server):
+                answering = server.answer("GET", {"Accept": "text/html"})
+                answer = await answering.__aenter__()
+            try:
+                page = IndexPage(_address(server, answer, url))
+                async for text in _texts(server, answer):
+                    page.feed_text(text)
+                    if entries := page.take():
+                        yield entries
+                yield page.end()
+            except (LimitExceeded, Unsupported) as error:
+                raise type(error)(f"{server.shown}: {error.message}", error.remedy) from None
+            finally:
+                await answering.__aexit__(None, None, None)
+        finally:
+            await server.close()
+
+    async def close(self) -> None:
+        """Do nothing: no connection is open between two listings."""
+
+
+def _address(server: HTTPExchange, answer: Answer, url: str) -> str:
+    """Return the URL of a page, after a check that it is one.
+
+    :raises SourceError: if the server refuses it, or sends something else
+    """
+    if not answer.is_success:
+        raise server.refusal(answer)
+    kind = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind not in ("text/html", "application/xhtml+xml"):
+        raise NotDirectory(f"{server.shown} is not a page that lists a directory", "leave out -r to fetch it as a file")
+    if answer.headers.get("content-encoding", "identity") != "identity":
+        raise Unsupported(f"{server.shown}: the server sends the listing encoded", "give the files one by one")
+    return url if isinstance(answer, PlainAnswer) else str(answer.url)
+
+
+async def _texts(server: HTTPExchange, answer: Answer) -> AsyncIterator[str]:
+    """Yield the text of a page as it arrives."""
+    decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
+    pieces, length = answer.aiter_raw(), 0
+    while True:
+        async with _timely(server):
+            with server.border():
+                piece = await anext(pieces, b"")
+        if not piece:
+            return
+        length += len(piece)
+        if length > MOST_LISTED:
+            raise LimitExceeded(f"its listing has more than {MOST_LISTED} bytes", "give the files one by one")
+        yield decoder.decode(piece)
+
+
+@asynccontextmanager
+async def _timely(server: HTTPExchange) -> AsyncIterator[None]:
+    try:
+        async with asyncio.timeout(SECONDS):
+            yield
+    except TimeoutError:
+        raise Stalled(f"{server.shown}: the listing did not arrive within {SECONDS:g} s", "try again later") from None

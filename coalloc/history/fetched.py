@@ -1,0 +1,114 @@
+"""Files that this user has fetched from lists and directories, so that the next run recognises those that are whole.
+
+A file counts as whole if it is, by its size, times and inode, the one that coget wrote, and one of its servers still
+states the version (ETag, Last-Modified, MDTM) that it stated then.
+"""
+
+import os
+import stat
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from coalloc.history.database import RecordsFile, transaction
+from coalloc.model import Stat
+from coalloc.safe_text import without_login
+
+if TYPE_CHECKING:
+    import sqlite3
+
+__all__ = ["FetchedFile", "FetchedFiles", "FetchedGroup", "identity"]
+
+MOST_FILES = 1_000_000
+"""Maximum number of files that are stored, the newest ones."""
+GROUP, SECONDS = 200, 1.0
+"""Files that are stored together at most, and seconds after which those that wait are stored."""
+READ = "SELECT url, validator, size FROM fetched WHERE path = ? AND identity = ?"
+WRITE = "INSERT OR REPLACE INTO fetched VALUES (?, ?, ?, ?, ?, ?)"
+FORGET = "DELETE FROM fetched WHERE path = ? AND identity != ?"
+PRUNE = "DELETE FROM fetched WHERE rowid <= (SELECT max(rowid) FROM fetched) - ?"
+
+
+class FetchedFile(NamedTuple):
+    """A complete file: its path, its `identity`, and the versions that its servers stated, by URL."""
+
+    path: Path
+    identity: str
+    versions: Mapping[str, Stat]
+
+
+def identity(path: Path) -> str | None:
+    """Return what changes whenever a regular file is replaced or written; None if there is no such file."""
+    try:
+        found = os.lstat(path)
+    except (OSError, ValueError):
+        return None
+    if not stat.S_ISREG(found.st_mode):
+        return None
+    return f"{found.st_dev}:{found.st_ino}:{found.st_size}:{found.st_mtime_ns}:{found.st_ctime_ns}"
+
+
+class FetchedFiles(RecordsFile):
+    """The files that this user has fetched."""
+
+    def is_whole(self, path: Path, versions: Mapping[str, Stat]) -> bool:
+        """Return whether the file at `path` is known to be one of these versions, which servers state now, by URL."""
+        now = identity(path)
+        if now is None:
+            return False
+        place = os.fsencode(os.path.realpath(path))
+        stated = {(_hashed(url), each.validator, each.size) for url, each in versions.items() if each.validator}
+
+        def known(database: "sqlite3.Connection") -> bool:
+            return not stated.isdisjoint(database.execute(READ, (place, now)))
+
+        return self._use(known, False)
+
+    def add(self, files: Iterable[FetchedFile]) -> None:
+        """Add complete files."""
+        now = time.time()
+        rows = [
+            (os.fsencode(os.path.realpath(file.path)), _hashed(url), file.identity, each.validator, each.size, now)
+            for file in files
+            for url, each in file.versions.items()
+            if each.validator
+        ]
+
+        def write(database: "sqlite3.Connection") -> None:
+            with transaction(database):
+                database.executemany(FORGET, {(row[0], row[2]) for row in rows})
+                database.executemany(WRITE, rows)
+                database.execute(PRUNE, (MOST_FILES,))
+
+        if rows:
+            self._use(write, None, create=True)
+
+
+class FetchedGroup:
+    """Complete files that are stored in groups; `flush` stores those that wait, and must be called at the end."""
+
+    def __init__(self, files: FetchedFiles) -> None:
+        self.files = files
+        self._waiting: list[FetchedFile] = []
+        self._flushed_at = time.monotonic()
+
+    def add(self, path: Path, size: int, versions: Mapping[str, Stat]) -> None:
+        """Add a file that was just completed with this size, unless it has been replaced already."""
+        found = identity(path)
+        if found and found.split(":")[2] == str(size):
+            self._waiting.append(FetchedFile(path, found, versions))
+        if len(self._waiting) >= GROUP or time.monotonic() > self._flushed_at + SECONDS:
+            self.flush()
+
+    def flush(self) -> None:
+        """Store the files that wait."""
+        waiting, self._waiting, self._flushed_at = self._waiting, [], time.monotonic()
+        self.files.add(waiting)
+
+
+def _hashed(url: str) -> str:
+    """Return a hash of the whole URL, of which a query may contain a key, but also name the file."""
+    from hashlib import sha256  # loads OpenSSL
+
+    return sha256(without_login(url).encode(errors="surrogateescape")).hexdigest()

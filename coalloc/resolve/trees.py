@@ -1,0 +1,129 @@
+"""The files below a server's directory, by the listings of all directories in it."""
+
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from typing import NamedTuple
+from urllib.parse import quote
+
+from coalloc.engine.lister import Lister
+from coalloc.errors import CoallocError, LimitExceeded, SourceError, UsageError
+from coalloc.model import Entry
+from coalloc.resolve.file_names import why_unsafe
+from coalloc.safe_text import redact
+from coalloc.util.listing_limits import DEEPEST, MOST_BELOW, MOST_NAMES
+
+__all__ = ["FoundTree", "files_below", "walk_folders"]
+
+ListFolder = Callable[[str], AsyncGenerator[Sequence[Entry], None]]
+"""`list_folder(folder)`: the entries of a directory below the top, "" or a path with a slash at its end, in groups."""
+SAME = 3
+"""Directories in a row with the same entries and the same path from one to the next, which show that it is a loop."""
+
+
+class FoundTree(NamedTuple):
+    """The files below a directory, by their paths from it, and directories that were left out.
+
+    `loops` contain themselves: a link to a parent makes such a directory, and web servers do not show that it is a
+    link. `errors` are of directories that could not be listed, by path.
+    """
+
+    files: list[str]
+    loops: list[str]
+    errors: dict[str, CoallocError]
+
+
+async def files_below(lister: Lister, url: str) -> FoundTree:
+    """Return the files below the directory at `url`, which ends with a slash.
+
+    :raises LimitExceeded: when the tree exceeds the limits in depth or size
+    :raises SourceError: when nothing of the directory can be listed
+    """
+    listed: dict[str, int] = {}
+    loops: list[str] = []
+    errors: dict[str, CoallocError] = {}
+
+    async def list_folder(folder: str) -> AsyncGenerator[Sequence[Entry], None]:
+        if any(map(folder.startswith, loops)):
+            return
+        seen: dict[Entry, None] = {}
+        try:
+            async with aclosing(lister.list(url + quote(folder, errors="surrogateescape"))) as groups:
+                async for entries in groups:
+                    seen.update(dict.fromkeys(entries))
+                    yield [entry for entry in entries if entry.kind == "file"]
+        except SourceError as error:
+            if not (folder or seen):
+                raise
+            errors[folder or "./"] = error
+        listed[folder] = hash(frozenset(seen))
+        if loop := next(_loops(folder, listed), None):
+            loops.append(loop)
+            return
+        yield [entry for entry in seen if entry.kind == "dir" and not _is_refused(folder, entry, errors)]
+
+    found = [name async for name, _ in walk_folders(list_folder, redact(url))]
+    return FoundTree([name for name in found if not any(map(name.startswith, loops))], loops, errors)
+
+
+def _is_refused(folder: str, entry: Entry, errors: dict[str, CoallocError]) -> bool:
+    """Return whether a directory has a name that leads elsewhere, or could not be made here; add the error."""
+    if reason := why_unsafe(entry.name):
+        errors[f"{folder}{entry.name}/"] = UsageError(f"the directory name {entry.name[:200]!r} {reason}", "rename it")
+    return reason is not None
+
+
+def _loops(folder: str, listed: Mapping[str, int]) -> Iterator[str]:
+    """Yield the second of the last directories in a row that are the same, and below each other by the same path.
+
+    >>> list(_loops("a/l/l/", {"a/": 1, "a/l/": 1, "a/l/l/": 1}))
+    ['a/l/']
+    >>> list(_loops("a/l/l/", {"a/": 2, "a/l/": 1, "a/l/l/": 1}))
+    []
+
+    :param listed: a number for the entries of each directory
+    """
+    parts = folder.split("/")[:-1]
+    for length in range(1, len(parts) // (SAME - 1) + 1):
+        above = ["".join(f"{part}/" for part in parts[: len(parts) - length * n]) for n in range(SAME)]
+        way = parts[-length:]
+        repeated = all(parts[len(parts) - length * (n + 1) :][:length] == way for n in range(SAME - 1))
+        if repeated and all(listed.get(each) == listed[folder] for each in above):
+            yield above[SAME - 2]
+
+
+async def walk_folders(list_folder: ListFolder, shown: str) -> AsyncGenerator[tuple[str, Entry], None]:
+    """Yield the files below a directory, with their relative paths. Links to directories are not followed.
+
+    :param shown: the directory, for messages
+    :raises LimitExceeded: when the tree exceeds the limits in depth or size
+    """
+    folders, found, length = deque([""]), 0, 0
+    while folders:
+        folder = folders.popleft()
+        if folder.count("/") > DEEPEST:
+            path = f"{shown.rstrip('/')}/{quote(folder, errors='surrogateescape')}"
+            raise LimitExceeded(
+                f"{path} is more than {DEEPEST} directories deep",
+                "give its subdirectories one by one, unless it contains itself",
+            )
+        async with aclosing(list_folder(folder)) as listing:
+            async for entries in listing:
+                found += len(entries)
+                length += sum(len(folder) + len(entry.name) for entry in entries)
+                if found > MOST_BELOW or length > MOST_NAMES:
+                    what = f"{MOST_BELOW} files and directories, or {MOST_NAMES} characters of their names"
+                    raise LimitExceeded(
+                        f"{shown} has more than {what}: stopped in {folder or '/'}",
+                        "give its subdirectories one by one",
+                    )
+                for entry in entries:
+                    if entry.kind == "file":
+                        yield folder + entry.name, _trimmed(entry)
+                    elif entry.kind == "dir" and entry.link_target is None:
+                        folders.append(f"{folder}{entry.name}/")
+
+
+def _trimmed(entry: Entry) -> Entry:
+    """Return a file's entry without properties that are not needed, which may be long."""
+    return entry._replace(permissions=None, user=None, group=None, link_target=None, unique=None)

@@ -1,0 +1,186 @@
+"""`coget get` of lists and directories, on real servers."""
+
+import json
+import os
+import signal
+import subprocess
+
+import pytest
+
+from tests.support.coget import coget, coget_process
+from tests.support.nginx import Nginx
+from tests.support.programs import COGET, start
+from tests.support.waiting import PATIENCE, wait_until
+
+
+@pytest.fixture
+def web(tmp_path):
+    """A web server that lists its directories, and is slow for /slow/."""
+    more = "autoindex on; location /slow/ { limit_rate 100k; }"
+    with Nginx(tmp_path / "www", tmp_path / "run", more=more) as server:
+        for name in ("a", "b", "c", "d"):
+            (server.root / name).write_bytes(name.encode() * 5000)
+        yield server
+
+
+def fetch(home, *words, lines=None, **environment):
+    """Run `coget get --json`; return its status and its document."""
+    if lines is not None:
+        (home / "list").write_text("".join(f"{line}\n" for line in lines))
+        words = ("-i", "list", *words)
+    done = coget(["get", "--json", "-o", "out", *words], home, **environment)
+    return done.returncode, json.loads(done.stdout), done.stderr
+
+
+def by_name(document):
+    return {file["output"].rpartition("/")[2]: file for file in document["files"]}
+
+
+def test_a_file_that_fails_does_not_end_the_others_and_a_summary_tells(web, home, gridftp_server):
+    (gridftp_server.root / "g").write_bytes(b"gridftp")
+    (home / "x.meta4").write_text(
+        '<metalink xmlns="urn:ietf:params:xml:ns:metalink">'
+        f'<file name="m1"><url>{web.url("c")}</url></file><file name="m2"><url>{web.url("d")}</url></file></metalink>'
+    )
+    lines = [
+        "# what to fetch",
+        f"{web.url('none1')}\t{web.url('a')}",
+        f"{web.url('b')}",
+        "  out=sub/b",
+        "  checksum=adler32=00000001",
+        "x.meta4",
+        "missing.meta4",
+        gridftp_server.url("g"),
+        web.url("none2"),
+    ]
+    status, document, errors = fetch(home, lines=lines)
+    assert (status, document["error"]["code"]) == (4, "files_failed")  # the most serious one
+    out = home / "out"
+    assert {path.name: path.read_bytes()[:1] for path in out.iterdir() if path.is_file()} == {
+        "none1": b"a",
+        "m1": b"c",
+        "m2": b"d",
+        "g": b"g",
+    }
+    failed = {name: file["error"]["code"] for name, file in by_name(document).items() if "error" in file}
+    assert failed == {"b": "verification_failed", "line 7": "usage", "none2": "no_such_file"}
+    assert "out: 4 of 7 files" in errors
+    assert "coget: 3 of 7 files failed:\n" in errors
+    assert "none2: http" in errors
+
+
+def test_the_next_run_skips_what_is_whole_and_fetches_what_changed(web, home):
+    lines = [web.url(name) for name in "abcd"]
+    assert fetch(home, lines=lines)[0] == 0
+    (web.root / "b").write_bytes(b"B" * 5000)  # a new version
+    os.utime(web.root / "b", (1, 1))  # nginx identifies it by its time, in seconds
+    (home / "out" / "c").write_bytes(b"c" * 4999 + b"!")  # written by another
+    status, document, _ = fetch(home, lines=lines)
+    assert status == 0
+    moved = {name: sum(source["bytes"] for source in file["sources"]) for name, file in by_name(document).items()}
+    assert moved == {"a": 0, "b": 5000, "c": 5000, "d": 0}
+    assert all((home / "out" / name).read_bytes() == (web.root / name).read_bytes() for name in "abcd")
+
+
+def test_after_a_kill_the_same_command_completes_the_rest(web, home):
+    (web.root / "slow").mkdir()
+    (web.root / "slow" / "big").write_bytes(bytes(range(250)) * 12000)
+    (home / "list").write_text(f"{web.url('a')}\n{web.url('slow/big')}\n")
+    with coget_process(["-i", "list", "-o", "out"], home) as process:
+        wait_until(lambda: (home / "out" / "big.coget").exists() and (home / "out" / "a").exists())
+        wait_until(lambda: _held(home / "out" / "big.coget" / "data") > 100_000)
+        process.send_signal(signal.SIGKILL)
+        process.communicate(timeout=PATIENCE)
+    web.close()
+    lines = (home / "list").read_text().splitlines()
+    with Nginx(web.root, home / "run2", port=web.port):
+        status, document, _ = fetch(home, lines=lines)
+    files = by_name(document)
+    assert status == 0
+    assert files["big"]["resumed_bytes"] > 0
+    assert (home / "out" / "big").read_bytes() == (web.root / "slow" / "big").read_bytes()
+    assert (home / "out" / "a").read_bytes() == (web.root / "a").read_bytes()
+
+
+def _held(path):
+    return path.stat().st_blocks * 512 if path.exists() else 0
+
+
+def test_two_lines_of_one_name_are_refused_before_anything_is_fetched(web, home):
+    status, document, errors = fetch(home, lines=[web.url("a"), web.url("b"), f"{web.url('c')}", "  out=a"])
+    assert (status, document["files"], document["error"]["code"]) == (2, [], "usage")
+    assert "a and a would be the same file" in errors
+    assert not (home / "out" / "b").exists()
+
+
+def test_standard_input_is_a_document_that_replaces_nothing_and_names_only_servers(web, home):
+    (home / "out").mkdir()
+    (home / "out" / "a").write_text("mine")
+    (home / "secret").write_text("secret")
+    (home / "x.meta4").write_text("<metalink/>")
+    lines = f"{web.url('a')}\n{web.url('b')}\nfile://{home}/secret\nx.meta4\n"
+    pipe = subprocess.PIPE
+    command = [COGET, "get", "--json", "-i", "-", "-o", "out"]
+    with start(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, cwd=home, env={"HOME": str(home)}) as process:
+        document = json.loads(process.communicate(lines, timeout=PATIENCE)[0])
+    failed = {name: file["error"]["code"] for name, file in by_name(document).items() if "error" in file}
+    assert failed == {"a": "target_exists", "secret": "nothing_to_fetch_from", "line 4": "usage"}
+    assert (home / "out" / "a").read_text() == "mine"
+    assert (home / "out" / "b").exists()
+    assert not (home / "out" / "secret").exists()
+
+
+def test_a_directory_of_a_web_server_without_hostile_names_and_loops(web, home):
+    top = web.root / "run 1"
+    (top / "sub").mkdir(parents=True)
+    (top / "sub" / "x?y#z").write_bytes(b"x")
+    (top / "sub" / "up").symlink_to("..")
+    (top / "bad\nname").write_bytes(b"bad")
+    (top / "é").write_bytes(b"e")
+    status, document, errors = fetch(home, "-r", web.url("run 1"))
+    assert status == 2
+    assert "1 of 3 files failed" in document["error"]["message"]
+    assert "sub/up/ was left out: it contains itself" in errors
+    found = {str(path.relative_to(home / "out")) for path in (home / "out").rglob("*") if path.is_file()}
+    assert found == {"sub/x?y#z", "é"}
+
+
+def test_a_directory_of_a_gridftp_server_and_its_copy(gridftp_server, web, home):
+    for root in (gridftp_server.root / "d", web.root / "d2"):
+        (root / "sub").mkdir(parents=True)
+        (root / "sub" / "x").write_bytes(b"x" * 1000)
+        (root / "y").write_bytes(b"y")
+    (gridftp_server.root / "d" / "sub" / "up").symlink_to("..")
+    done = coget(["get", "-r", f"{gridftp_server.url('d')}/", web.url("d2/")], home)
+    assert done.returncode == 0
+    assert "2 verified (replicas agree)" in done.stderr or "confirmed only by their own server" in done.stderr
+    assert (home / "d" / "sub" / "x").read_bytes() == b"x" * 1000
+    assert coget(["get", "-r", web.url("d2/none/")], home).returncode == 3
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["-i", "list", "ftp://a/x"], "SOURCE is for one file"),
+        (["-i", "list", "-r"], "-i and -r"),
+        (["-i", "list", "-o", "-"], "-o - is for one file"),
+        (["-r", "--by", "+1 min", "ftp://a/x/"], "--by is for one file"),
+        (["-r"], "Missing argument 'SOURCE...'"),
+        (["-r", "http://a/x/?sort"], "has a query"),
+        (["-i", "nothing"], "cannot read nothing: No such file"),
+        (["-i", "/dev/null"], "the list names no file"),
+        (["-i", "/dev/zero"], "has a line of more than"),
+        (["-i", "."], "cannot read .: Is a directory"),
+        (["--overwrite", "--no-clobber", "ftp://a/x"], "contradict each other"),
+        (["--by", "+1 min", "--limit-rate", "1 MB/s", "ftp://a/x"], "--by makes no sense with a limited rate"),
+        (["--limit-rate", "0", "ftp://a/x"], "Invalid value for '--limit-rate'"),
+        ([], "Missing argument 'SOURCE...'"),
+    ],
+)
+def test_nonsense_is_a_usage_error(words, why, capsys, monkeypatch, tmp_path):
+    from coalloc.cli.main import invoke
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "list").write_text("ftp://a/x\n")
+    assert invoke(["get", *words]) == 2
+    assert why in capsys.readouterr().err
