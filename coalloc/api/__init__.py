@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from coalloc.api.catalogue import datasets, metalink, plan, planned, register, register_directory, search
     from coalloc.api.downloads import download
+    from coalloc.api.readers import open_reader
     from coalloc.api.streams import stream
     from coalloc.broker_client import PlannedFile
     from coalloc.broker_client.depot_routes import data_routes
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from coalloc.collect.values import CollectReport, CollectRequest, CollectView
     from coalloc.depot.data_routes import DataRoutes
     from coalloc.download.file_queries import ServerCheck, check_routes, check_servers
+    from coalloc.download.range_reader import RangeReader
+    from coalloc.download.read_forecasts import ReadForecasts
     from coalloc.download.request import Request
     from coalloc.download.server_to_server import Storage, ThirdParty, copy, storage, third_party
     from coalloc.engine import Engine
@@ -45,6 +48,8 @@ __all__ = [
     "Engine",
     "Leads",
     "PlannedFile",
+    "RangeReader",
+    "ReadForecasts",
     "Registered",
     "Request",
     "Results",
@@ -72,6 +77,7 @@ __all__ = [
     "metalink",
     "metalink_document",
     "metalink_files",
+    "open_reader",
     "plan",
     "planned",
     "private_name",
@@ -101,6 +107,7 @@ MODULES = {
         "search",
     ),
     "coalloc.api.downloads": ("download",),
+    "coalloc.api.readers": ("open_reader",),
     "coalloc.api.streams": ("stream",),
     "coalloc.broker_client": ("PlannedFile",),
     "coalloc.broker_client.depot_routes": ("data_routes",),
@@ -122,6 +129,8 @@ MODULES = {
     "coalloc.collect.runtime.server_name_equality": ("held",),
     "coalloc.collect.values": ("CollectRequest",),
     "coalloc.depot.data_routes": ("DataRoutes",),
+    "coalloc.download.range_reader": ("RangeReader",),
+    "coalloc.download.read_forecasts": ("ReadForecasts",),
     "coalloc.download.request": (
         "Engine",
         "Request",

@@ -1,0 +1,189 @@
+"""The sessions with one replica for random reads: one for each concurrent read, kept open for the next one."""
+
+import asyncio
+from collections.abc import Callable
+
+from coalloc.engine.base import Source
+from coalloc.engine.sessions.replica_session import server_of
+from coalloc.engine.span import Span
+from coalloc.errors import ConnectionLost, NoFreeConnection, ReplicaChanged, SourceError, Stalled, Unsupported
+from coalloc.model import Estimate, Stat
+from coalloc.safe_text import redact
+
+__all__ = ["MOST", "ReplicaRead", "ReplicaSessions"]
+
+MOST = 8
+"""Most sessions with one replica."""
+SILENCE = 15.0
+"""Seconds without a byte after which a read has failed."""
+CHECKED_SECONDS = 1.0
+"""Seconds for which a version is trusted if the answers to reads do not show it."""
+
+
+class ReplicaRead:
+    """One read of one replica.
+
+    :param begun_at: time of its beginning
+    :ivar asked_at: time of its request; None while its session connects
+    """
+
+    def __init__(self, replica: "ReplicaSessions", start: int, end: int, begun_at: float) -> None:
+        self.replica = replica
+        self.start = start
+        self.end = end
+        self.begun_at = begun_at
+        self.asked_at: float | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Number of bytes."""
+        return self.end - self.start
+
+
+class ReplicaSessions:
+    """The sessions with one replica.
+
+    :param make: returns a new session, not connected yet
+    :param agree: checks each answer about the replica; raises an error if it is of another file or version
+    :param is_wrong: tells whether bytes from an offset on contradict known hashes
+    :param estimate: prediction from earlier transfers
+    :ivar stat: newest answer about the replica; None if it has not been connected
+    :ivar busy: number of reads under way
+    :ivar error: the last error
+    :ivar failures: number of consecutive failures
+    :ivar dropped: whether the replica is not used any more
+    :ivar pausing_until: time before which a replica that failed is not asked
+    """
+
+    def __init__(
+        self,
+        url: str,
+        make: Callable[[], Source],
+        agree: Callable[[Stat], None],
+        is_wrong: Callable[[int, bytes], bool],
+        estimate: Estimate,
+    ) -> None:
+        self.url = url
+        self.server = server_of(url) or url
+        self.estimate = estimate
+        self.stat: Stat | None = None
+        self.busy = 0
+        self.error: SourceError | None = None
+        self.failures = 0
+        self.dropped = False
+        self.pausing_until = 0.0
+        self._make = make
+        self._agree = agree
+        self._is_wrong = is_wrong
+        self._idle: list[Source] = []
+        self._open: set[Source] = set()
+        self._places = asyncio.Semaphore(MOST)
+        self._time = asyncio.get_running_loop().time
+        self._checked_at = 0.0
+
+    async def connect(self) -> None:
+        """Open the first session.
+
+        :raises CoallocError: if the server cannot be used, or has another file
+        """
+        async with self._places:
+            self._idle.append(await self._connected())
+
+    async def read(self, read: ReplicaRead) -> bytes:
+        """Return the bytes of a read. A cancelled or failed one loses its session.
+
+        :raises SourceError: if it fails
+        """
+        self.busy += 1
+        try:
+            async with self._places:
+                session = self._idle.pop() if self._idle else await self._connected()
+                try:
+                    data = await self._read(session, read)
+                except BaseException:
+                    self._open.discard(session)
+                    await session.close()
+                    raise
+                await self._keep(session)
+                return data
+        finally:
+            self.busy -= 1
+
+    async def _connected(self) -> Source:
+        """Return a new session; if other transfers of this machine have all connections, wait for one."""
+        session = self._make()
+        self._open.add(session)
+        try:
+            while True:
+                try:
+                    stat = await session.open()
+                    break
+                except NoFreeConnection as error:
+                    await error.until_free()
+            self._agree(stat)
+            if not stat.ranged and stat.size:
+                raise Unsupported(
+                    f"{redact(self.url)}: the server cannot send parts of the file", "download it, or use a replica"
+                )
+        except BaseException:
+            self._open.discard(session)
+            await session.close()
+            raise
+        self.stat, self._checked_at = stat, self._time()
+        return session
+
+    async def _read(self, session: Source, read: ReplicaRead) -> bytes:
+        received = bytearray(read.nbytes)
+        read.asked_at = self._time()
+        try:
+            async with asyncio.timeout(SILENCE) as limit:
+
+                def deliver(start: int, end: int, data: memoryview | None) -> None:
+                    assert data is not None, "these engines deliver bytes"
+                    received[start - read.start : end - read.start] = data
+                    if not limit.expired():
+                        limit.reschedule(self._time() + SILENCE)
+
+                await session.fetch(Span(read.start, read.end), deliver)
+                await self._check_version(session, read.asked_at)
+        except TimeoutError:
+            raise Stalled(f"{redact(self.url)} has sent nothing for {SILENCE:.0f} s", "try again later") from None
+        data = bytes(received)
+        if self._is_wrong(read.start, data):
+            raise ReplicaChanged(
+                f"{redact(self.url)} sent bytes that contradict the hashes of the file", "leave it out"
+            )
+        return data
+
+    async def _check_version(self, session: Source, asked_at: float) -> None:
+        """Check that the replica is unchanged: by the answer itself, or by a query if the last one was long ago."""
+        now = self._time()
+        if session.unchanged_at >= asked_at:
+            self._checked_at = now
+        elif now > self._checked_at + CHECKED_SECONDS:
+            if stat := await session.recheck():
+                self._agree(stat)
+            self._checked_at = now
+
+    async def _keep(self, session: Source) -> None:
+        """Keep a session for the next read, unless other transfers of this machine wait for its connection."""
+        if session not in self._open:  # `close` was called meanwhile
+            raise ConnectionLost(f"{redact(self.url)}: the file was closed", "open it again")
+        if session.wanted:
+            self._open.discard(session)
+            await session.close()
+        else:
+            self._idle.append(session)
+
+    async def rest(self) -> None:
+        """Close the idle sessions."""
+        while self._idle:
+            session = self._idle.pop(0)
+            self._open.discard(session)
+            await session.close()
+
+    async def close(self) -> None:
+        """Close all sessions; reads under way fail."""
+        self._idle.clear()
+        while self._open:
+            await self._open.pop().close()
