@@ -11,6 +11,7 @@ from coalloc.engine import open_sources
 from coalloc.engine.base import Source
 from coalloc.engine.first_answers import FirstAnswers
 from coalloc.engine.limits.server_slots import Slots
+from coalloc.engine.sessions.parallel import Parallel
 from coalloc.errors import UsageError
 from coalloc.history.transfers import TransferHistory
 
@@ -41,7 +42,8 @@ async def open_reader(request: Request, forecasts: ReadForecasts | None = None) 
         open_sources(file, request.engine, options)  # raises an error if there are none, or one is malformed
 
         def make(i: int) -> Source:
-            return open_sources(file._replace(replicas=(file.replicas[i],)), request.engine, options)[0]
+            (source,) = open_sources(file._replace(replicas=(file.replicas[i],)), request.engine, options)
+            return source.first_session if isinstance(source, Parallel) else source
 
         reader = RangeReader(file, make, estimates, forecasts or ReadForecasts())
         try:

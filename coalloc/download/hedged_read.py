@@ -90,13 +90,13 @@ class HedgedRead:
             self._choice.note(read.replica, error)
             return None
         self._learn(read)
-        for slower in self._reads.values():
-            if slower.begun_at < read.begun_at:
-                self._learn(slower)  # it would have taken longer than this
+        for other in self._reads.values():
+            if other.begun_at < read.begun_at:
+                self._learn(other, lost=True)
         read.replica.failures = 0
         return task.result()
 
-    def _learn(self, read: ReplicaRead) -> None:
+    def _learn(self, read: ReplicaRead, *, lost: bool = False) -> None:
         if read.asked_at is not None:
             seconds = self._choice.time() - read.asked_at
-            self._choice.forecasts.learn(read.replica.server, read.nbytes, seconds)
+            self._choice.forecasts.learn(read.replica.server, read.nbytes, seconds, lost=lost)

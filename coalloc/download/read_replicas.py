@@ -138,8 +138,8 @@ class ReadReplicas:
         return forecast.usual * (1 + replica.busy) if forecast else 0.0
 
     def _forecast(self, replica: ReplicaSessions, nbytes: int) -> ReadForecast | None:
-        rtt = replica.stat.rtt if replica.stat else None
-        return self.forecasts.forecast(replica.server, nbytes, replica.estimate, rtt)
+        trip = replica.opening_seconds if replica.stat else None
+        return self.forecasts.forecast(replica.server, nbytes, replica.estimate, trip)
 
     def late(self, read: ReplicaRead) -> float:
         """Return the seconds after which a read is late: another replica would probably have answered by then."""

@@ -48,6 +48,7 @@ class ReplicaSessions:
     :param is_wrong: tells whether bytes from an offset on contradict known hashes
     :param estimate: prediction from earlier transfers
     :ivar stat: newest answer about the replica; None if it has not been connected
+    :ivar opening_seconds: time in which the newest session was ready
     :ivar busy: number of reads under way
     :ivar error: the last error
     :ivar failures: number of consecutive failures
@@ -67,6 +68,7 @@ class ReplicaSessions:
         self.server = server_of(url) or url
         self.estimate = estimate
         self.stat: Stat | None = None
+        self.opening_seconds = 0.0
         self.busy = 0
         self.error: SourceError | None = None
         self.failures = 0
@@ -115,6 +117,7 @@ class ReplicaSessions:
         self._open.add(session)
         try:
             while True:
+                began = self._time()
                 try:
                     stat = await session.open()
                     break
@@ -130,6 +133,7 @@ class ReplicaSessions:
             await session.close()
             raise
         self.stat, self._checked_at = stat, self._time()
+        self.opening_seconds = self._checked_at - began
         return session
 
     async def _read(self, session: Source, read: ReplicaRead) -> bytes:
