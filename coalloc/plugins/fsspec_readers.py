@@ -19,7 +19,7 @@ from coalloc.errors import (
     VerificationError,
 )
 from coalloc.model import DATASET, Entry, Snapshot
-from coalloc.plugins.fsspec_names import child, directory, listed_at, sources
+from coalloc.plugins.names import child, directory, listed_at, sources
 from coalloc.plugins.storage_sessions import StorageSessions
 
 __all__ = ["Readers"]

@@ -3,7 +3,7 @@
 Importing it loads only fsspec; coget is imported when a file is used. Connections are made lazily, for each event loop
 and process, and are never pickled.
 
-`fsspec_names` describes the names. Reads at random go through `api.open_reader`, whole files through `api.download`.
+`names` describes the names. Reads at random go through `api.open_reader`, whole files through `api.download`.
 """
 
 import asyncio
@@ -190,7 +190,7 @@ class CogetFile(AbstractBufferedFile):  # type: ignore[misc]
 def os_errors(path: str) -> Iterator[None]:
     """Convert coget's errors to Python's."""
     from coalloc.errors import CoallocError
-    from coalloc.plugins.fsspec_names import as_os_error
+    from coalloc.plugins.fsspec_errors import as_os_error
 
     try:
         yield

@@ -1,4 +1,4 @@
-"""The names of files in the file system `coget://`, and errors as fsspec expects them. Pure.
+"""The names of files in the file system `coget://`. Pure.
 
 A name is one of these, after the scheme:
 
@@ -8,35 +8,14 @@ A name is one of these, after the scheme:
 - with roots, a relative path that is appended to each root
 """
 
-import errno
 from collections.abc import Sequence
 from urllib.parse import quote, unquote, urlsplit
 
-from coalloc.errors import (
-    CoallocError,
-    IsDirectory,
-    NoSuchFile,
-    NotAllowed,
-    NotDirectory,
-    PermissionRefused,
-    ReplicaChanged,
-    Stalled,
-)
-
-__all__ = ["as_os_error", "child", "directory", "listed_at", "sources"]
+__all__ = ["child", "directory", "listed_at", "sources"]
 
 SEPARATOR = "|"
 LISTABLE = ("ftp", "gsiftp")
 """Schemes of servers that list directories."""
-KINDS: Sequence[tuple[tuple[type[CoallocError], ...], type[OSError], int]] = [
-    ((IsDirectory,), IsADirectoryError, errno.EISDIR),
-    ((NotDirectory,), NotADirectoryError, errno.ENOTDIR),
-    ((NoSuchFile,), FileNotFoundError, errno.ENOENT),
-    ((PermissionRefused, NotAllowed), PermissionError, errno.EACCES),
-    ((Stalled,), TimeoutError, errno.ETIMEDOUT),
-    ((ReplicaChanged,), OSError, errno.ESTALE),
-]
-"""Classes of coget's errors, and of Python's for them, with the error number. The first match counts."""
 
 
 def sources(path: str, roots: Sequence[str] = ()) -> tuple[str, ...]:
@@ -72,12 +51,3 @@ def child(path: str, name: str, *, relative: bool) -> str:
     """
     named = name if relative else quote(name)
     return f"{path}/{named}" if path else named
-
-
-def as_os_error(error: CoallocError, path: str) -> OSError:
-    """Return Python's error for one of coget's, with the remedy."""
-    message = f"{error}: {error.remedy}" if error.remedy else str(error)
-    for classes, kind, number in KINDS:
-        if isinstance(error, classes):
-            return kind(number, message, path)
-    return OSError(errno.EIO, message, path)
