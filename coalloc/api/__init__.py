@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from coalloc.depot.data_routes import DataRoutes
     from coalloc.download.file_queries import ServerCheck, check_routes, check_servers
     from coalloc.download.range_reader import RangeReader
-    from coalloc.download.read_forecasts import ReadForecasts
+    from coalloc.download.reader_pool import ReaderPool
     from coalloc.download.request import Request
     from coalloc.download.server_to_server import Storage, ThirdParty, copy, storage, third_party
     from coalloc.engine import Engine
@@ -49,7 +49,7 @@ __all__ = [
     "Leads",
     "PlannedFile",
     "RangeReader",
-    "ReadForecasts",
+    "ReaderPool",
     "Registered",
     "Request",
     "Results",
@@ -130,7 +130,7 @@ MODULES = {
     "coalloc.collect.values": ("CollectRequest",),
     "coalloc.depot.data_routes": ("DataRoutes",),
     "coalloc.download.range_reader": ("RangeReader",),
-    "coalloc.download.read_forecasts": ("ReadForecasts",),
+    "coalloc.download.reader_pool": ("ReaderPool",),
     "coalloc.download.request": (
         "Engine",
         "Request",

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from coalloc.api.downloads import broker_of
 from coalloc.download.range_reader import RangeReader
-from coalloc.download.read_forecasts import ReadForecasts
+from coalloc.download.reader_pool import ReaderPool
 from coalloc.download.request import Request, dialers, named_files, ranked
 from coalloc.engine import open_sources
 from coalloc.engine.base import Source
@@ -18,13 +18,13 @@ from coalloc.history.transfers import TransferHistory
 __all__ = ["open_reader"]
 
 
-async def open_reader(request: Request, forecasts: ReadForecasts | None = None) -> RangeReader:
+async def open_reader(request: Request, pool: ReaderPool | None = None) -> RangeReader:
     """Return the file that the request names, opened for random reads. The caller closes it.
 
     Its replicas are asked at once, and a read goes to a second one if the first is late. The bytes are not compared
     with a checksum of the whole file. The reader belongs to the running event loop.
 
-    :param forecasts: times of reads, to share with other readers of this event loop
+    :param pool: forecasts and idle sessions, to share with other readers of this event loop
     :raises NoSuchFile: if no server has the file
     :raises UsageError: if the request names several files
     :raises CoallocError: if no replica can be used, or two contradict each other
@@ -45,7 +45,7 @@ async def open_reader(request: Request, forecasts: ReadForecasts | None = None) 
             (source,) = open_sources(file._replace(replicas=(file.replicas[i],)), request.engine, options)
             return source.first_session if isinstance(source, Parallel) else source
 
-        reader = RangeReader(file, make, estimates, forecasts or ReadForecasts())
+        reader = RangeReader(file, make, estimates, pool or ReaderPool())
         try:
             await reader.open()
         except BaseException:

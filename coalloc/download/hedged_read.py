@@ -5,6 +5,7 @@ from collections import Counter
 
 from coalloc.download.read_replicas import ReadReplicas
 from coalloc.download.replica_sessions import ReplicaRead, ReplicaSessions
+from coalloc.errors import ConnectionLost
 
 __all__ = ["HedgedRead"]
 
@@ -84,7 +85,7 @@ class HedgedRead:
         """Return the bytes of a read that has ended; None if it failed, or if an earlier one of the loop has."""
         read = self._reads.pop(task)
         if task.cancelled():
-            raise asyncio.CancelledError
+            raise ConnectionLost("the file was closed while it was read", "open it again")
         if error := task.exception():
             self._failures[read.replica] += 1
             self._choice.note(read.replica, error)

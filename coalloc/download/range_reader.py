@@ -16,8 +16,8 @@ from coalloc.download.agreement import Agreement
 from coalloc.download.hedged_read import HedgedRead
 from coalloc.download.joined_ranges import assembled, pieces
 from coalloc.download.piece_hashes import contradicts
-from coalloc.download.read_forecasts import ReadForecasts
 from coalloc.download.read_replicas import ReadReplicas
+from coalloc.download.reader_pool import ReaderPool
 from coalloc.download.replica_sessions import ReplicaSessions
 from coalloc.engine.base import Source
 from coalloc.errors import SourceError, UsageError
@@ -37,7 +37,7 @@ class RangeReader:
     :param file: its description; size and checksums in it have precedence over any server's
     :param make: returns a new source for the replica with this index
     :param estimates: forecast of each replica from earlier transfers
-    :param forecasts: times of reads, which readers may share
+    :param pool: forecasts and idle sessions, which all readers of an event loop share
     """
 
     def __init__(
@@ -45,17 +45,19 @@ class RangeReader:
         file: ReplicaSet,
         make: Callable[[int], Source],
         estimates: Sequence[Estimate],
-        forecasts: ReadForecasts,
+        pool: ReaderPool,
     ) -> None:
         self._agreement = Agreement(file)
         self._known = file.checksums
         hashes = file.pieces
         is_wrong = (lambda at, data: contradicts(hashes, self.size, at, data)) if hashes else (lambda at, data: False)
         replicas = [
-            ReplicaSessions(replica.url, partial(make, i), partial(self._agreement.check, i), is_wrong, estimates[i])
+            ReplicaSessions(
+                replica.url, partial(make, i), partial(self._agreement.check, i), is_wrong, estimates[i], pool
+            )
             for i, replica in enumerate(file.replicas)
         ]
-        self._choice = ReadReplicas(replicas, forecasts)
+        self._choice = ReadReplicas(replicas, pool.forecasts)
         self._reading = 0
         self._timer: asyncio.TimerHandle | None = None
 
@@ -127,7 +129,9 @@ class RangeReader:
         self._timer = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._rest)
 
     def _rest(self) -> None:
-        if not self._reading:
+        if self._reading or self._choice.at_work:
+            self._rest_later()
+        else:
             for replica in self._choice.replicas:
                 self._choice.begin(replica.rest())
 

@@ -41,6 +41,11 @@ class ReadReplicas:
         self._chance = Random()
         self._tasks: set[asyncio.Task[Any]] = set()
 
+    @property
+    def at_work(self) -> bool:
+        """Return whether sessions are being used or connected."""
+        return bool(self._tasks)
+
     def begin(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """Begin a task, which `close` ends."""
         task = asyncio.create_task(work)
@@ -77,10 +82,10 @@ class ReadReplicas:
                 self.contradiction = error
             raise error
         replica.error = error
-        replica.failures += 1
-        replica.dropped = error.permanent
-        pause = pause_seconds(replica.failures, error.retry_after, self._chance)
-        replica.pausing_until = self.time() + pause
+        replica.dropped |= error.permanent
+        if not self._pauses(replica):  # several reads may fail at once
+            replica.failures += 1
+            replica.pausing_until = self.time() + pause_seconds(replica.failures, error.retry_after, self._chance)
 
     def no_source(self) -> CoallocError:
         """Return the error for reads when no replica is left."""

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
+from coalloc.download.reader_pool import ReaderPool
 from coalloc.engine.base import Source
 from coalloc.engine.sessions.replica_session import server_of
 from coalloc.engine.span import Span
@@ -16,6 +17,8 @@ MOST = 8
 """Most sessions with one replica."""
 SILENCE = 15.0
 """Seconds without a byte after which a read has failed."""
+LOOK_SECONDS = 0.05
+"""Seconds between checks whether another process has returned a session."""
 CHECKED_SECONDS = 1.0
 """Seconds for which a version is trusted if the answers to reads do not show it."""
 
@@ -47,6 +50,7 @@ class ReplicaSessions:
     :param agree: checks each answer about the replica; raises an error if it is of another file or version
     :param is_wrong: tells whether bytes from an offset on contradict known hashes
     :param estimate: prediction from earlier transfers
+    :param pool: the idle sessions of all readers
     :ivar stat: newest answer about the replica; None if it has not been connected
     :ivar opening_seconds: time in which the newest session was ready
     :ivar busy: number of reads under way
@@ -63,6 +67,7 @@ class ReplicaSessions:
         agree: Callable[[Stat], None],
         is_wrong: Callable[[int, bytes], bool],
         estimate: Estimate,
+        pool: ReaderPool,
     ) -> None:
         self.url = url
         self.server = server_of(url) or url
@@ -77,8 +82,11 @@ class ReplicaSessions:
         self._make = make
         self._agree = agree
         self._is_wrong = is_wrong
+        self._pool = pool
         self._idle: list[Source] = []
         self._open: set[Source] = set()
+        self._returned = asyncio.Event()
+        """Whether a session was returned since a read began to wait for one."""
         self._places = asyncio.Semaphore(MOST)
         self._time = asyncio.get_running_loop().time
         self._checked_at = 0.0
@@ -89,7 +97,7 @@ class ReplicaSessions:
         :raises CoallocError: if the server cannot be used, or has another file
         """
         async with self._places:
-            self._idle.append(await self._connected())
+            await self._keep(await self._session())
 
     async def read(self, read: ReplicaRead) -> bytes:
         """Return the bytes of a read. A cancelled or failed one loses its session.
@@ -99,42 +107,64 @@ class ReplicaSessions:
         self.busy += 1
         try:
             async with self._places:
-                session = self._idle.pop() if self._idle else await self._connected()
+                session = await self._session()
                 try:
                     data = await self._read(session, read)
                 except BaseException:
-                    self._open.discard(session)
-                    await session.close()
+                    await self._discard(session)
                     raise
                 await self._keep(session)
                 return data
         finally:
             self.busy -= 1
 
-    async def _connected(self) -> Source:
-        """Return a new session; if other transfers of this machine have all connections, wait for one."""
-        session = self._make()
-        self._open.add(session)
+    async def _session(self) -> Source:
+        """Return an idle session, or a new one. If this machine has all that are permitted, wait for one."""
+        while not self._idle:
+            session = self._make()
+            began = self._time()
+            try:
+                stat = await session.open()
+            except NoFreeConnection:
+                await session.close()
+                await self._wait()
+                continue
+            except BaseException:
+                await session.close()
+                raise
+            self._open.add(session)
+            await self._check(session, stat)
+            self.stat, self._checked_at = stat, self._time()
+            self.opening_seconds = self._checked_at - began
+            return session
+        session = self._idle.pop()
+        self._pool.remove(session)
+        return session
+
+    async def _wait(self) -> None:
+        """Wait until a session may be free: one of this replica, of another reader, or of another process."""
+        if self._open:
+            self._returned.clear()
+            if not self._idle:
+                await self._returned.wait()
+        elif not await self._pool.make_room(self.server):
+            with self._pool.waiting(self.server):
+                await asyncio.sleep(LOOK_SECONDS)
+
+    async def _check(self, session: Source, stat: Stat) -> None:
+        """Check the answer of a new session.
+
+        :raises CoallocError: if it is of another file, or the server cannot be used
+        """
         try:
-            while True:
-                began = self._time()
-                try:
-                    stat = await session.open()
-                    break
-                except NoFreeConnection as error:
-                    await error.until_free()
             self._agree(stat)
             if not stat.ranged and stat.size:
                 raise Unsupported(
                     f"{redact(self.url)}: the server cannot send parts of the file", "download it, or use a replica"
                 )
         except BaseException:
-            self._open.discard(session)
-            await session.close()
+            await self._discard(session)
             raise
-        self.stat, self._checked_at = stat, self._time()
-        self.opening_seconds = self._checked_at - began
-        return session
 
     async def _read(self, session: Source, read: ReplicaRead) -> bytes:
         received = bytearray(read.nbytes)
@@ -170,24 +200,30 @@ class ReplicaSessions:
             self._checked_at = now
 
     async def _keep(self, session: Source) -> None:
-        """Keep a session for the next read, unless other transfers of this machine wait for its connection."""
+        """Keep a session for the next read, unless others wait for its connection."""
         if session not in self._open:  # `close` was called meanwhile
             raise ConnectionLost(f"{redact(self.url)}: the file was closed", "open it again")
-        if session.wanted:
-            self._open.discard(session)
-            await session.close()
-        else:
-            self._idle.append(session)
+        if session.wanted or self._pool.is_wanted(self.server):
+            await self._discard(session)
+            return
+        self._idle.append(session)
+        self._returned.set()
+        await self._pool.add(session, self.server, self._discard)
+
+    async def _discard(self, session: Source) -> None:
+        self._open.discard(session)
+        self._pool.remove(session)
+        if session in self._idle:
+            self._idle.remove(session)
+        await session.close()
+        self._returned.set()
 
     async def rest(self) -> None:
         """Close the idle sessions."""
         while self._idle:
-            session = self._idle.pop(0)
-            self._open.discard(session)
-            await session.close()
+            await self._discard(self._idle[0])
 
     async def close(self) -> None:
         """Close all sessions; reads under way fail."""
-        self._idle.clear()
         while self._open:
-            await self._open.pop().close()
+            await self._discard(next(iter(self._open)))

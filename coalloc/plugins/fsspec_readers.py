@@ -47,13 +47,13 @@ class Readers:
         self._roots = roots
         self._broker = broker
         self._time = asyncio.get_running_loop().time
-        self._forecasts = api.ReadForecasts()
+        self._pool = api.ReaderPool()
         self._opening: OrderedDict[str, tuple[float, asyncio.Task[api.RangeReader]]] = OrderedDict()
         self._all: WeakSet[api.RangeReader] = WeakSet()
         self._storages = StorageSessions()
 
-    async def _reader(self, path: str, age: float = float("inf")) -> api.RangeReader:
-        """Return the file, open for at most so many seconds; several callers share it."""
+    def _task(self, path: str, age: float = float("inf")) -> "asyncio.Task[api.RangeReader]":
+        """Return the task that opens a file, or opened it at most so many seconds ago; several callers share it."""
         opened_at, task = self._opening.get(path, (0.0, None))
         if task is None or (task.done() and self._time() > opened_at + age):
             task = asyncio.create_task(self._open(path))
@@ -61,6 +61,9 @@ class Readers:
             while len(self._opening) > MOST_OPEN:
                 self._opening.popitem(last=False)  # its sessions close when it has not been used for a while
         self._opening.move_to_end(path)
+        return task
+
+    async def _opened(self, path: str, task: "asyncio.Task[api.RangeReader]") -> api.RangeReader:
         try:
             return await asyncio.shield(task)
         except BaseException:
@@ -69,7 +72,7 @@ class Readers:
             raise
 
     async def _open(self, path: str) -> api.RangeReader:
-        reader = await api.open_reader(self._request(path), self._forecasts)
+        reader = await api.open_reader(self._request(path), self._pool)
         self._all.add(reader)
         return reader
 
@@ -90,14 +93,15 @@ class Readers:
         :raises ReplicaChanged: if the file has another size or version
         :raises CoallocError: if it cannot be read
         """
-        reader = await self._reader(path)
+        task = self._task(path)
+        reader = await self._opened(path, task)
         now, known = reader.versions, versions or {}
         if size not in (None, reader.size) or any(known[url] != now.get(url, known[url]) for url in known):
             raise ReplicaChanged(f"{path} was changed while it was open", "open it again")
         try:
             return await reader.read_many([_within(each, reader.size) for each in ranges]), reader.versions
         except (ReplicaChanged, VerificationError):
-            self._forget(path, self._opening[path][1])  # the next one that opens it gets the new version
+            self._forget(path, task)  # the next one that opens it gets the new version
             raise
 
     async def info(self, path: str) -> Info:
@@ -108,7 +112,7 @@ class Readers:
         if (not path and not self._roots) or await self._is_directory(path):
             return _directory(path)
         try:
-            reader = await self._reader(path, FRESH)
+            reader = await self._opened(path, self._task(path, FRESH))
         except NothingToFetchFrom as error:
             if not self._is_dataset(path) or error.transient:
                 raise

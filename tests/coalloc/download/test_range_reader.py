@@ -9,7 +9,7 @@ import pytest
 
 from coalloc.download import replica_sessions
 from coalloc.download.range_reader import IDLE_SECONDS, RangeReader
-from coalloc.download.read_forecasts import ReadForecasts
+from coalloc.download.reader_pool import ReaderPool
 from coalloc.errors import NoAnswer, NoSuchFile, ReplicaChanged, UsageError, VerificationError
 from coalloc.model import Checksum, Estimate, PieceHashes, Replica, ReplicaSet
 from coalloc.testing.simulated import Behaviour, SimulatedSource
@@ -46,7 +46,7 @@ class Replicas:
             self.made.append((i, source))
             return source
 
-        self.reader = RangeReader(file, make, [Estimate()] * len(behaviours), ReadForecasts())
+        self.reader = RangeReader(file, make, [Estimate()] * len(behaviours), ReaderPool())
 
     async def __aenter__(self):
         await self.reader.open()

@@ -16,6 +16,7 @@ import pytest
 from fsspec.callbacks import Callback
 
 from coalloc import api
+from coalloc.download import range_reader
 from coalloc.engine.fsspec_source import BridgeSource
 from coalloc.errors import UsageError
 from coalloc.plugins import fsspec_readers
@@ -23,6 +24,7 @@ from coalloc.plugins.fsspec_system import CogetFile, CogetFileSystem
 from tests.support.broker import broker_in
 from tests.support.fetching import options, random_file
 from tests.support.nginx import Nginx
+from tests.support.waiting import PATIENCE
 
 SIZE = 9 << 20
 
@@ -231,6 +233,26 @@ def test_open_files_are_limited(web, monkeypatch):
     files = fsspec.filesystem("coget", replicas=[server.url("") for server in web])
     for _ in range(2):
         assert [files.cat_file(name, 1, 99) for name in names] == [content[1:99] for content in contents]
+
+
+async def test_few_permitted_connections_suffice_for_many_files(web, monkeypatch):
+    """Idle sessions give way to the sessions of other files, and reads of one file share its session."""
+    monkeypatch.setenv("COGET_CONNECTIONS", "1")
+    monkeypatch.setattr(range_reader, "IDLE_SECONDS", 1000.0)
+    names = [f"{i}.bin" for i in range(8)]
+    contents = [put(web, name, 100_000) for name in names]
+    files = fsspec.filesystem("coget", replicas=[server.url("") for server in web], asynchronous=True)
+    async with asyncio.timeout(PATIENCE):
+        for wanted in (names, names * 3):
+            found = await asyncio.gather(*(files._cat_file(name, 1, 99) for name in wanted))
+            assert found == [content[1:99] for content in contents] * (len(wanted) // len(names))
+    await files.aclose()
+
+
+def test_an_empty_file_is_read(web):
+    put(web, size=0)
+    with fsspec.open(f"coget://{both(web)}") as file:
+        assert file.read() == b""
 
 
 def read_in_child(pickled, expected):
