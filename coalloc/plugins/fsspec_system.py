@@ -9,7 +9,8 @@ and process, and are never pickled.
 import asyncio
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,12 +20,13 @@ from fsspec.spec import AbstractBufferedFile
 
 if TYPE_CHECKING:
     from coalloc.model import Snapshot
+    from coalloc.plugins.blocks_ahead import BlocksAhead
     from coalloc.plugins.fsspec_readers import Readers
 
 __all__ = ["CogetFile", "CogetFileSystem"]
 
-BLOCK = 4 * 1024 * 1024
-"""Default bytes of a cached block: its parts come from several replicas at once."""
+BLOCK = 1024 * 1024
+"""Default bytes of a cached block; blocks that are read in order are requested ahead."""
 READ_ONLY = "coget:// is read-only"
 
 
@@ -156,13 +158,15 @@ class CogetFileSystem(AsyncFileSystem):  # type: ignore[misc]
             raise NotImplementedError(READ_ONLY)
         return CogetFile(self, path, mode, **kwargs)
 
-    async def read_pinned(
-        self, path: str, start: int, end: int, size: int, versions: Mapping[str, str]
-    ) -> tuple[bytes, Mapping[str, str]]:
-        """Return bytes of a file, and the versions of its replicas, if it has this size, and these versions."""
-        with os_errors(path):
-            (data,), now = await self._here.read(path, [(start, end)], size, versions)
-        return data, {**versions, **now}
+    async def read_block(self, file: "CogetFile", start: int, end: int) -> bytes:
+        """Return bytes of an open file.
+
+        :raises OSError: if they cannot be read, or if the file has changed since it was opened
+        """
+        with os_errors(file.path):
+            (data,), now = await self._here.read(file.path, [(start, end)], file.size, file.versions)
+        file.versions.update(now)
+        return data
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop; the next call opens them again."""
@@ -175,15 +179,31 @@ class CogetFile(AbstractBufferedFile):  # type: ignore[misc]
     DEFAULT_BLOCK_SIZE = BLOCK
 
     def __init__(self, *arguments: Any, cache_type: str = "blockcache", **kwargs: Any) -> None:
-        self._versions: Mapping[str, str] = {}
+        self.versions: dict[str, str] = {}
+        self._in_blocks = cache_type == "blockcache"
+        self._ahead: BlocksAhead | None = None
         super().__init__(*arguments, cache_type=cache_type, **kwargs)
 
     def _fetch_range(self, start: int, end: int) -> bytes:
-        end = min(end, self.size)
-        read = self.fs.read_pinned
-        data: bytes
-        data, self._versions = sync(self.fs.loop, read, self.path, start, end, self.size, self._versions)
+        data: bytes = sync(self.fs.loop, self._fetch_block, start, min(end, self.size))
         return data
+
+    async def _fetch_block(self, start: int, end: int) -> bytes:
+        if not self._in_blocks:  # other caches have their own way to read ahead
+            return await self.fs.read_block(self, start, end)  # type: ignore[no-any-return]
+        if self._ahead is None or self._ahead.loop is not asyncio.get_running_loop():  # as after a fork
+            from coalloc.plugins.blocks_ahead import BlocksAhead
+
+            self._ahead = BlocksAhead(partial(self.fs.read_block, self), self.size)
+        return await self._ahead.read(start, end)
+
+    def close(self) -> None:
+        """Close the file, and cancel what was requested ahead."""
+        super().close()
+        if ahead := self._ahead:
+            self._ahead = None
+            with suppress(RuntimeError):  # the event loop is closed
+                ahead.loop.call_soon_threadsafe(ahead.cancel)
 
 
 @contextmanager
