@@ -1,7 +1,7 @@
 """Ranges of one file that are requested together: near ones are joined, long ones are cut. Pure."""
 
-from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from coalloc.util.intervals import Intervals
@@ -38,19 +38,23 @@ def _cut(run: Range, length: int) -> list[Range]:
     return [(at, min(at + step, end)) for at in range(start, end, step)]
 
 
-def assembled(wanted: Range, arrived: Mapping[Range, bytes]) -> bytes:
-    """Return the bytes of a range from the pieces that cover it, in order.
+def assembled(ranges: Iterable[Range], arrived: Mapping[Range, bytes]) -> list[bytes]:
+    """Return the bytes of each range from the pieces that cover it, which are in order.
 
-    >>> assembled((8, 20), {(0, 10): b"0123456789", (10, 20): b"abcdefghij"})
-    b'89abcdefghij'
+    >>> assembled([(8, 12), (4, 4)], {(0, 10): b"0123456789", (10, 20): b"abcdefghij"})
+    [b'89ab', b'']
     """
+    cut = list(arrived)
+    starts = [start for start, _ in cut]
+    return [arrived[each] if each in arrived else b"".join(_parts(each, cut, starts, arrived)) for each in ranges]
+
+
+def _parts(
+    wanted: Range, cut: Sequence[Range], starts: Sequence[int], arrived: Mapping[Range, bytes]
+) -> Iterator[memoryview]:
+    """Yield the parts of a range in the pieces."""
     start, end = wanted
     if start >= end:
-        return b""
-    cut = list(arrived)
-    found = []
-    for piece in cut[bisect_right(cut, start, key=lambda each: each[0]) - 1 :]:
-        if piece[0] >= end:
-            break
-        found.append(memoryview(arrived[piece])[max(start - piece[0], 0) : end - piece[0]])
-    return arrived[cut[0]] if len(cut) == 1 and wanted == cut[0] else b"".join(found)
+        return
+    for i in range(bisect_right(starts, start) - 1, bisect_left(starts, end)):
+        yield memoryview(arrived[cut[i]])[max(start - starts[i], 0) : end - starts[i]]

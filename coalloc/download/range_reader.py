@@ -119,8 +119,7 @@ class RangeReader:
         finally:
             self._reading -= 1
             self._rest_later()
-        found = dict(zip(wanted, arrived, strict=True))
-        return [assembled(each, found) for each in ranges]
+        return assembled(ranges, dict(zip(wanted, arrived, strict=True)))
 
     def _rest_later(self) -> None:
         """Close the sessions when nothing has been read for a while."""

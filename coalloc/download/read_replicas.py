@@ -90,11 +90,10 @@ class ReadReplicas:
     def no_source(self) -> CoallocError:
         """Return the error for reads when no replica is left."""
         errors = {i: each.error for i, each in enumerate(self.replicas) if each.error}
-        error = unusable([redact(each.url) for each in self.replicas], errors)
         for kind in (NoSuchFile, ReplicaChanged):
             if all(isinstance(each, kind) for each in errors.values()):
-                return kind(error.message, error.remedy)
-        return error
+                return errors[min(errors)]
+        return unusable([redact(each.url) for each in self.replicas], errors)
 
     def _pauses(self, replica: ReplicaSessions) -> bool:
         return replica.pausing_until > self.time()

@@ -17,8 +17,6 @@ MOST = 8
 """Most sessions with one replica."""
 SILENCE = 15.0
 """Seconds without a byte after which a read has failed."""
-LOOK_SECONDS = 0.05
-"""Seconds between checks whether another process has returned a session."""
 CHECKED_SECONDS = 1.0
 """Seconds for which a version is trusted if the answers to reads do not show it."""
 
@@ -120,28 +118,35 @@ class ReplicaSessions:
 
     async def _session(self) -> Source:
         """Return an idle session, or a new one. If this machine has all that are permitted, wait for one."""
-        while not self._idle:
-            session = self._make()
-            began = self._time()
+        if not self._idle:
+            made = self._make()
             try:
-                stat = await session.open()
-            except NoFreeConnection:
-                await session.close()
-                await self._wait()
-                continue
+                if stat := await self._connected(made):
+                    self._open.add(made)
+                    self._agreed(stat)
+                    return made
             except BaseException:
-                await session.close()
+                await self._discard(made)
                 raise
-            self._open.add(session)
-            await self._check(session, stat)
-            self.stat, self._checked_at = stat, self._time()
-            self.opening_seconds = self._checked_at - began
-            return session
+            await made.close()
         session = self._idle.pop()
         self._pool.remove(session)
         return session
 
-    async def _wait(self) -> None:
+    async def _connected(self, session: Source) -> Stat | None:
+        """Connect a session; return None if another one has become idle before it may connect."""
+        while not self._idle:
+            began = self._time()
+            try:
+                stat = await session.open()
+            except NoFreeConnection as error:
+                await self._wait(error)
+            else:
+                self.opening_seconds = self._time() - began
+                return stat
+        return None
+
+    async def _wait(self, error: NoFreeConnection) -> None:
         """Wait until a session may be free: one of this replica, of another reader, or of another process."""
         if self._open:
             self._returned.clear()
@@ -149,22 +154,19 @@ class ReplicaSessions:
                 await self._returned.wait()
         elif not await self._pool.make_room(self.server):
             with self._pool.waiting(self.server):
-                await asyncio.sleep(LOOK_SECONDS)
+                await error.until_free()
 
-    async def _check(self, session: Source, stat: Stat) -> None:
+    def _agreed(self, stat: Stat) -> None:
         """Check the answer of a new session.
 
         :raises CoallocError: if it is of another file, or the server cannot be used
         """
-        try:
-            self._agree(stat)
-            if not stat.ranged and stat.size:
-                raise Unsupported(
-                    f"{redact(self.url)}: the server cannot send parts of the file", "download it, or use a replica"
-                )
-        except BaseException:
-            await self._discard(session)
-            raise
+        self._agree(stat)
+        if not stat.ranged and stat.size:
+            raise Unsupported(
+                f"{redact(self.url)}: the server cannot send parts of the file", "download it, or use a replica"
+            )
+        self.stat, self._checked_at = stat, self._time()
 
     async def _read(self, session: Source, read: ReplicaRead) -> bytes:
         received = bytearray(read.nbytes)

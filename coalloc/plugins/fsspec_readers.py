@@ -95,14 +95,20 @@ class Readers:
         """
         task = self._task(path)
         reader = await self._opened(path, task)
-        now, known = reader.versions, versions or {}
-        if size not in (None, reader.size) or any(known[url] != now.get(url, known[url]) for url in known):
-            raise ReplicaChanged(f"{path} was changed while it was open", "open it again")
+        self._check(path, reader, size, versions or {})
         try:
-            return await reader.read_many([_within(each, reader.size) for each in ranges]), reader.versions
+            data = await reader.read_many([_within(each, reader.size) for each in ranges])
         except (ReplicaChanged, VerificationError):
             self._forget(path, task)  # the next one that opens it gets the new version
             raise
+        self._check(path, reader, size, versions or {})  # another replica may have answered meanwhile
+        return data, reader.versions
+
+    @staticmethod
+    def _check(path: str, reader: api.RangeReader, size: int | None, versions: Mapping[str, str]) -> None:
+        now = reader.versions
+        if size not in (None, reader.size) or any(now.get(url, known) != known for url, known in versions.items()):
+            raise ReplicaChanged(f"{path} was changed while it was open", "open it again")
 
     async def info(self, path: str) -> Info:
         """Return the description of a file or directory.

@@ -18,7 +18,7 @@ def test_pieces_have_all_bytes_of_all_ranges(given_ranges, length):
     assert all(start < end <= start + length for start, end in cut)
     assert all(before[1] <= after[0] for before, after in pairwise(cut))
     arrived = {(start, end): CONTENT[start:end] for start, end in cut}
-    assert [assembled(each, arrived) for each in ranges] == [CONTENT[start:end] for start, end in ranges]
+    assert assembled(ranges, arrived) == [CONTENT[start:end] for start, end in ranges]
 
 
 def test_only_near_ranges_are_joined():

@@ -77,7 +77,7 @@ def test_it_describes_itself_without_importing_coget(scratch):
 
 def test_all_files_of_a_call_come_from_all_their_servers(web, scratch):
     contents = {}
-    for i in range(30):
+    for i in range(10):
         contents[f"{i}.bin"] = random_file(web[0].root / f"{i}.bin", 200_000, i)
         (web[1].root / f"{i}.bin").write_bytes(contents[f"{i}.bin"])
     files = {name: "coget://" + "|".join(server.url(name) for server in web) for name in contents}

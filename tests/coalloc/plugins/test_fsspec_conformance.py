@@ -65,6 +65,6 @@ class GridFTPFixtures(AbstractFixtures):
         return self.made(server, self._10_files_with_hashed_names)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(12)
 class TestGet(GridFTPFixtures, AbstractGetTests):
     """Downloads of files, directories, globs and lists."""
