@@ -20,7 +20,7 @@ from coalloc.download.read_replicas import ReadReplicas
 from coalloc.download.reader_pool import ReaderPool
 from coalloc.download.replica_sessions import ReplicaSessions
 from coalloc.engine.base import Source
-from coalloc.errors import SourceError, UsageError
+from coalloc.errors import SourceError, TooMuch, UsageError
 from coalloc.model import Checksum, Estimate, ReplicaSet
 from coalloc.safe_text import redact
 from coalloc.util.concurrency import gather
@@ -29,6 +29,8 @@ __all__ = ["RangeReader"]
 
 IDLE_SECONDS = 10.0
 """Seconds without a read after which the sessions are closed; the next read opens them again."""
+MOST_BYTES = 64 << 30
+"""Most bytes read at once, which must fit into memory."""
 
 
 class RangeReader:
@@ -111,6 +113,8 @@ class RangeReader:
         """
         if any(not 0 <= start <= end <= self.size for start, end in ranges):
             raise UsageError(f"a range is outside of the {self.size} bytes of the file", "correct the range")
+        if sum(end - start for start, end in ranges) > MOST_BYTES:  # servers can claim any size
+            raise TooMuch(f"more than {MOST_BYTES} bytes would be read at once", "read parts, or download the file")
         wanted = pieces(ranges)
         self._choice.connect_again()
         self._reading += 1

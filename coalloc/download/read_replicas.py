@@ -9,7 +9,7 @@ from typing import Any
 
 from coalloc.download.agreement import unusable
 from coalloc.download.read_forecasts import UNKNOWN_SECONDS, HedgeBudget, ReadForecast, ReadForecasts
-from coalloc.download.replica_sessions import MOST, ReplicaRead, ReplicaSessions
+from coalloc.download.replica_sessions import MOST, SILENCE, ReplicaRead, ReplicaSessions
 from coalloc.errors import CoallocError, NoSuchFile, ReplicaChanged, SourceError
 from coalloc.safe_text import redact
 from coalloc.schedule.pauses import TRIES, pause_seconds
@@ -117,9 +117,13 @@ class ReadReplicas:
             await asyncio.sleep(min(each.pausing_until for each in possible) - self.time())
 
     def second(self, read: ReplicaRead) -> ReplicaSessions | None:
-        """Return the replica that is asked, too, when a read is late; None if there is none, or no budget for it."""
+        """Return the replica that is asked, too, when a read is late; None if there is none, or no budget for it.
+
+        A read that is as late as a failed one needs no budget: its server may send a byte now and then.
+        """
         ready = [each for each in self._others(read) if each.busy < MOST]
-        if not ready or not self.budget.take(read.nbytes):
+        failed = self.time() > read.begun_at + SILENCE
+        if not ready or not (self.budget.take(read.nbytes) or failed):
             return None
         return min(ready, key=lambda each: self._cost(each, read.nbytes))
 

@@ -11,7 +11,7 @@ from coalloc.errors import ConnectionLost, NoFreeConnection, ReplicaChanged, Sou
 from coalloc.model import Estimate, Stat
 from coalloc.safe_text import redact
 
-__all__ = ["MOST", "ReplicaRead", "ReplicaSessions"]
+__all__ = ["MOST", "SILENCE", "ReplicaRead", "ReplicaSessions"]
 
 MOST = 8
 """Most sessions with one replica."""

@@ -135,7 +135,7 @@ class Readers:
 
     async def _is_directory(self, path: str) -> bool:
         """Return whether a path is a directory, as far as its server tells."""
-        url = listed_at(sources(path, self._roots))
+        url = self._listed_at(path)
         if url is None:
             return False
         try:
@@ -143,6 +143,11 @@ class Readers:
                 return (await storage.stat(directory(url))).kind == "dir"
         except SourceError:  # another replica may answer
             return False
+
+    def _listed_at(self, path: str) -> str | None:
+        """Return the URL of a directory whose server can list it; None for files that are named by several URLs."""
+        urls = sources(path, self._roots)
+        return listed_at(urls) if self._roots or len(urls) == 1 else None
 
     def _is_dataset(self, path: str) -> bool:
         return not self._roots and bool(DATASET.fullmatch(path)) and not os.path.exists(path)  # noqa: PTH110
@@ -154,7 +159,7 @@ class Readers:
         """
         if not self._roots and (not path or self._is_dataset(path)):
             found = await self._datasets(path)
-        elif url := listed_at(sources(path, self._roots)):
+        elif url := self._listed_at(path):
             found = await self._listed(path, url)
         else:
             found = None
@@ -173,6 +178,8 @@ class Readers:
             raise Unsupported(f"more than {MOST_LISTED} datasets begin with '{below}'", "list a longer path")
         found: dict[str, Info] = {}
         for entry in entries:
+            if not (entry.name.startswith(below) and DATASET.fullmatch(entry.name)) or entry.name.startswith("/"):
+                continue  # the broker must not name anything else, such as URLs
             head, slash, _ = entry.name[len(below) :].partition("/")
             name = f"{below}{head}"
             found[name] = _directory(name) if slash else {"name": name, "size": entry.size, "type": "file"}

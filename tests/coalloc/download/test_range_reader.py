@@ -10,7 +10,7 @@ import pytest
 from coalloc.download import replica_sessions
 from coalloc.download.range_reader import IDLE_SECONDS, RangeReader
 from coalloc.download.reader_pool import ReaderPool
-from coalloc.errors import NoAnswer, NoSuchFile, ReplicaChanged, UsageError, VerificationError
+from coalloc.errors import NoAnswer, NoSuchFile, ReplicaChanged, TooMuch, UsageError, VerificationError
 from coalloc.model import Checksum, Estimate, PieceHashes, Replica, ReplicaSet
 from coalloc.testing.simulated import Behaviour, SimulatedSource
 from coalloc.testing.virtual_clock import run
@@ -210,6 +210,33 @@ def test_near_ranges_are_requested_together():
             assert await reader.read_many(ranges) == [CONTENT[start:end] for start, end in ranges]
             assert len(replicas.made) == 1
             assert await reader.read_many([(5, 5)]) == [b""]
+
+    run(main())
+
+
+def test_a_server_that_sends_a_byte_now_and_then_delays_a_read_for_a_limited_time():
+    class Dripping(SimulatedSource):
+        async def fetch(self, span, deliver):
+            for at in range(span.start, span.end):
+                await asyncio.sleep(10)
+                deliver(at, at + 1, memoryview(CONTENT)[at : at + 1])
+
+    async def main():
+        async with Replicas(GOOD, GOOD, kinds=(Dripping, SimulatedSource)) as reader:
+            await asyncio.sleep(1)
+            reader._choice.budget.take(1 << 18)  # as after other late reads
+            began = asyncio.get_running_loop().time()
+            assert await reader.read(0, 1 << 20) == CONTENT[: 1 << 20]
+            assert asyncio.get_running_loop().time() < began + 40
+
+    run(main())
+
+
+def test_a_claimed_size_does_not_fill_the_memory():
+    async def main():
+        async with Replicas(Behaviour(claims_size=1 << 60)) as reader:
+            with pytest.raises(TooMuch):
+                await reader.read(0, reader.size)
 
     run(main())
 

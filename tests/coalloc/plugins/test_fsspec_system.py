@@ -16,6 +16,7 @@ import pytest
 from fsspec.callbacks import Callback
 
 from coalloc import api
+from coalloc.broker_client import DatasetEntry
 from coalloc.download import range_reader
 from coalloc.engine.fsspec_source import BridgeSource
 from coalloc.errors import UsageError
@@ -214,6 +215,17 @@ def test_datasets_of_the_broker_are_files(web, tmp_path, monkeypatch):
         assert files.ls("", detail=False) == ["lab:run"]
         assert files.isdir("lab:run")
         assert not files.exists("lab:none")
+
+
+def test_a_broker_cannot_name_urls_or_local_files_as_datasets(monkeypatch):
+    """Names in a listing become paths, in which | separates URLs."""
+    names = ["lab:x|file:///etc/passwd", "file:///etc/passwd", "/etc/x.meta4", "other", "lab:good"]
+
+    async def search(*_):
+        return [DatasetEntry(name, 1, {}) for name in names]
+
+    monkeypatch.setattr(api, "search", search, raising=False)
+    assert fsspec.filesystem("coget").ls("", detail=False) == ["lab:good", "other"]
 
 
 async def test_it_works_in_the_caller_s_own_event_loop(web):
