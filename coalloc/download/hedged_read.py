@@ -57,7 +57,7 @@ class HedgedRead:
 
     def _ask(self, replica: ReplicaSessions) -> None:
         read = ReplicaRead(replica, self._start, self._end, self._choice.time())
-        self._reads[self._choice.begin(replica.read(read))] = read
+        self._reads[self._choice.begin(self._choice.read(read))] = read
 
     def _look_after(self) -> float | None:
         """Return the seconds until it has to be decided whether the only read is late; None if there are two."""
@@ -77,6 +77,7 @@ class HedgedRead:
         if due > now:
             return
         if replica := self._choice.second(read):
+            read.late = True
             self._ask(replica)
         else:
             self._periods += 1

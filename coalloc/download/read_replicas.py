@@ -40,6 +40,7 @@ class ReadReplicas:
         self._count = 0
         self._chance = Random()
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._closed = False
 
     @property
     def at_work(self) -> bool:
@@ -57,6 +58,18 @@ class ReadReplicas:
         self._tasks.discard(task)
         if not task.cancelled():
             task.exception()  # mark as retrieved: nobody may wait for the task
+
+    async def read(self, read: ReplicaRead) -> bytes:
+        """Return the bytes of a read. If it loses its session, connect another one for the next read.
+
+        :raises CoallocError: if it fails
+        """
+        replica = read.replica
+        try:
+            return await replica.read(read)
+        finally:
+            if read.late and not (replica.has_sessions or replica.dropped or self._closed):
+                self.begin(self.connect(replica))
 
     async def connect(self, replica: ReplicaSessions) -> None:
         """Connect to a replica; note a failure."""
@@ -156,6 +169,7 @@ class ReadReplicas:
 
     async def close(self) -> None:
         """End all tasks, and close all sessions."""
+        self._closed = True
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()

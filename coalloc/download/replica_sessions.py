@@ -26,6 +26,7 @@ class ReplicaRead:
 
     :param begun_at: time of its beginning
     :ivar asked_at: time of its request; None while its session connects
+    :ivar late: whether a second replica was asked, as this one was late
     """
 
     def __init__(self, replica: "ReplicaSessions", start: int, end: int, begun_at: float) -> None:
@@ -34,6 +35,7 @@ class ReplicaRead:
         self.end = end
         self.begun_at = begun_at
         self.asked_at: float | None = None
+        self.late = False
 
     @property
     def nbytes(self) -> int:
@@ -89,6 +91,11 @@ class ReplicaSessions:
         self._time = asyncio.get_running_loop().time
         self._checked_at = 0.0
 
+    @property
+    def has_sessions(self) -> bool:
+        """Return whether a session is open."""
+        return bool(self._open)
+
     async def connect(self) -> None:
         """Open the first session.
 
@@ -98,7 +105,7 @@ class ReplicaSessions:
             await self._keep(await self._session())
 
     async def read(self, read: ReplicaRead) -> bytes:
-        """Return the bytes of a read. A cancelled or failed one loses its session.
+        """Return the bytes of a read. A late or failed one loses its session; after others, it is used again.
 
         :raises SourceError: if it fails
         """
@@ -108,8 +115,11 @@ class ReplicaSessions:
                 session = await self._session()
                 try:
                     data = await self._read(session, read)
-                except BaseException:
-                    await self._discard(session)
+                except BaseException as error:
+                    if read.late or not isinstance(error, asyncio.CancelledError):
+                        await self._discard(session)
+                    else:
+                        await self._keep(session)
                     raise
                 await self._keep(session)
                 return data
