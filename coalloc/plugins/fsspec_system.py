@@ -56,6 +56,8 @@ class CogetFileSystem(AsyncFileSystem):  # type: ignore[misc]
         self._pid: int
         if fo is not None and "://" not in fo:
             raise ValueError(f"cannot read {target_protocol}:// in a chain: write coget://{target_protocol}://...")
+        if target_options:  # such as headers: to ignore them would end in an error that nobody understands
+            raise ValueError(f"coget uses no options of {target_protocol}:// in a chain: leave them out")
         self._roots = (replicas,) if isinstance(replicas, str) else tuple(replicas) if fo is None else (fo,)
         self._broker = broker
         self._readers: dict[tuple[int, asyncio.AbstractEventLoop], Readers] = {}

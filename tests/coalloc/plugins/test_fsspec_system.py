@@ -171,6 +171,11 @@ def test_a_chain_that_loses_the_host_is_refused():
         fsspec.open("coget::file:///etc/hostname").open()
 
 
+def test_options_that_would_be_ignored_are_refused():
+    with pytest.raises(ValueError, match="no options of https"):
+        CogetFileSystem(fo="https://a/x", target_protocol="https", target_options={"headers": {"x": "y"}})
+
+
 @pytest.mark.parametrize("url", ["coget://scope:x", "Replica://a/x"])
 def test_coget_does_not_ask_itself(url):
     with pytest.raises(UsageError, match="own file system"):
