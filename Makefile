@@ -1,5 +1,5 @@
 # Commands for newcomers. Each installs what it needs and what is missing.
-.PHONY: demo test test-long fuzz repeat bench bench-copies bench-broker bench-hostile bench-reports bench-forecasts bench-planner bench-paper bench-collecting bench-depots bench-depot-routes bench-deadlines bench-s3 bench-streams bench-wan bench-staging bench-testbed results docs
+.PHONY: demo test test-long fuzz repeat bench bench-copies bench-random-reads bench-broker bench-hostile bench-reports bench-forecasts bench-planner bench-paper bench-collecting bench-depots bench-depot-routes bench-deadlines bench-s3 bench-streams bench-wan bench-staging bench-testbed results docs
 
 # The directories of servers and tc, which are not in a user's PATH on Debian.
 export PATH := $(PATH):/usr/sbin:/sbin
@@ -29,6 +29,7 @@ test: $(READY)
 
 # The tests that explore, in their long form.
 test-long: $(READY)
+	@$(RUN) pip install --quiet --disable-pip-version-check --config-settings editable_mode=compat --editable '.[hosts]'
 	COGET_TESTS=long $(RUN) pytest --numprocesses 2 --dist loadfile -m "long and not wan"
 	COGET_TESTS=long $(RUN) pytest -m "long and wan" $(ON_A_WAN)
 
@@ -51,6 +52,11 @@ bench: $(READY)
 # Copies between two servers, beside globus-url-copy; and, with root, over a depot.
 bench-copies: $(READY)
 	@$(RUN) tests.benchmarks.thirdparty
+
+# Reads at random from three servers of which one stalls, beside fsspec's http. Takes two minutes.
+bench-random-reads: $(READY)
+	@$(RUN) pip install --quiet --disable-pip-version-check --config-settings editable_mode=compat --editable '.[hosts]'
+	@$(RUN) tests.benchmarks.random_reads
 
 # The broker over HTTP, with large catalogues and histories. Takes four minutes.
 bench-broker: $(READY)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from coalloc.api.batches import download_directory, download_files, download_list
     from coalloc.api.catalogue import datasets, metalink, plan, planned, register, register_directory, search
     from coalloc.api.downloads import download
+    from coalloc.api.readers import open_reader
     from coalloc.api.streams import stream
     from coalloc.broker_client import PlannedFile
     from coalloc.broker_client.depot_routes import data_routes
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from coalloc.credentials import Credentials
     from coalloc.depot.data_routes import DataRoutes
     from coalloc.download.file_queries import ServerCheck, check_routes, check_servers
+    from coalloc.download.range_reader import RangeReader
+    from coalloc.download.reader_pool import ReaderPool
     from coalloc.download.request import Request
     from coalloc.download.server_to_server import Storage, ThirdParty, copy, storage, third_party
     from coalloc.engine import Engine
@@ -49,6 +52,8 @@ __all__ = [
     "Engine",
     "Leads",
     "PlannedFile",
+    "RangeReader",
+    "ReaderPool",
     "Registered",
     "Request",
     "Results",
@@ -79,6 +84,7 @@ __all__ = [
     "metalink",
     "metalink_document",
     "metalink_files",
+    "open_reader",
     "plan",
     "planned",
     "private_name",
@@ -110,6 +116,7 @@ MODULES = {
         "search",
     ),
     "coalloc.api.downloads": ("download",),
+    "coalloc.api.readers": ("open_reader",),
     "coalloc.api.streams": ("stream",),
     "coalloc.broker_client": ("PlannedFile",),
     "coalloc.broker_client.depot_routes": ("data_routes",),
@@ -132,6 +139,8 @@ MODULES = {
     "coalloc.collect.values": ("CollectRequest",),
     "coalloc.credentials": ("Credentials",),
     "coalloc.depot.data_routes": ("DataRoutes",),
+    "coalloc.download.range_reader": ("RangeReader",),
+    "coalloc.download.reader_pool": ("ReaderPool",),
     "coalloc.download.request": (
         "Engine",
         "Request",

@@ -38,6 +38,8 @@ __all__ = ["BridgeSource"]
 
 SSH = ("sftp", "ssh")
 """Schemes of SFTP, for which fsspec's own file systems accept any server's key."""
+OURS = ("coget", "replica")
+"""Schemes of coget's file system for fsspec."""
 BLOCK = 4 * 1024 * 1024
 MEANINGS: Sequence[tuple[type[Exception], type[SourceError], str]] = [
     (FileNotFoundError, NoSuchFile, "check the path in the URL"),
@@ -78,6 +80,8 @@ class BridgeSource(Source):
     def __init__(self, url: str, options: EngineOptions) -> None:
         super().__init__(url, options)
         self._shown = redact(url)
+        if url.partition(":")[0].lower() in OURS:  # it would ask coget again
+            raise UsageError(f"{self._shown} is a name in coget's own file system", "leave out the coget://")
         if re.match("file://[^/]", url, re.I):
             raise UsageError(f"{self._shown} names a host, but a file is read from this machine", "write file:///PATH")
         if not re.match("(file|local|memory)://", url, re.I) and (why := unsafe_reason(url)):

@@ -89,6 +89,11 @@ class Parallel(Source):
             session.expected = session.meter is self._sessions[0].meter
         return tasks[ready].result()
 
+    @property
+    def first_session(self) -> ReplicaSession:
+        """The first session, for a caller that needs no others, such as one that reads a few bytes at a time."""
+        return self._sessions[0]
+
     def widen(self, streams: int) -> None:
         self._streams = max(self._streams, streams)
         if self._agreed is None:  # further sessions connect at the same time as the first one

@@ -1,0 +1,1 @@
+"""Plugins of other programs: fsspec's file system `coget://`, and HTCondor's file transfer plugin."""

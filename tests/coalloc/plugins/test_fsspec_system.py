@@ -1,0 +1,312 @@
+"""The file system `coget://` with real servers: names, reads, errors, processes and event loops."""
+
+import asyncio
+import os
+import pickle
+import signal
+import subprocess
+import sys
+from contextlib import ExitStack
+from itertools import count
+from multiprocessing import get_context
+from pathlib import Path
+
+import fsspec
+import pytest
+from fsspec.callbacks import Callback
+
+from coalloc import api
+from coalloc.broker_client import DatasetEntry
+from coalloc.download import range_reader
+from coalloc.engine.fsspec_source import BridgeSource
+from coalloc.errors import UsageError
+from coalloc.plugins import fsspec_readers
+from coalloc.plugins.fsspec_system import CogetFile, CogetFileSystem
+from tests.support.broker import broker_in
+from tests.support.fetching import options, random_file
+from tests.support.nginx import Nginx
+from tests.support.waiting import PATIENCE
+
+SIZE = 9 << 20
+
+
+@pytest.fixture
+def web(tmp_path):
+    with ExitStack() as stack:
+        yield [stack.enter_context(Nginx(tmp_path / f"web{i}", tmp_path / f"run{i}")) for i in range(2)]
+
+
+def put(servers, name="x.bin", size=SIZE) -> bytes:
+    content = random_file(servers[0].root / name, size)
+    for server in servers[1:]:
+        (server.root / name).write_bytes(content)
+    return content
+
+
+def both(web, name="x.bin") -> str:
+    return "|".join(server.url(name) for server in web)
+
+
+def test_an_open_file_is_read_from_both_replicas(web):
+    content = put(web)
+    with fsspec.open(f"coget://{both(web)}") as file:
+        assert isinstance(file, CogetFile)
+        file.seek(5_000_000)
+        assert file.read(3_000_000) == content[5_000_000:8_000_000]
+        file.seek(-10, os.SEEK_END)
+        assert file.read() == content[-10:]
+        file.seek(0)
+        assert file.read() == content
+    with fsspec.open(f"coget://{both(web)}", "rt", encoding="latin-1", newline="") as text:
+        assert text.read(10_000).encode("latin-1") == content[:10_000]
+
+
+@pytest.mark.parametrize("protocol", CogetFileSystem.protocol)
+def test_paths_are_below_all_roots(web, protocol):
+    (web[0].root / "a b").mkdir()
+    (web[1].root / "a b").mkdir()
+    content = put(web, "a b/x.bin")
+    files = fsspec.filesystem(protocol, replicas=[web[0].url(""), web[1].url("")])
+    assert files.cat_file(f"{protocol}://a b/x.bin", -100, -1) == content[-100:-1]
+    assert files.cat_file("a b/x.bin", 5, 5) == b""
+    assert files.size("a b/x.bin") == SIZE
+    assert fsspec.filesystem(protocol, replicas=[web[0].url("a b/x.bin")]).cat_file("") == content
+
+
+def test_many_ranges_of_several_files_come_in_one_call(web):
+    contents = {name: put(web, name) for name in ("x.bin", "y.bin")}
+    files = fsspec.filesystem("coget", replicas=[server.url("") for server in web])
+    names, starts = ["x.bin", "y.bin"] * 100, [i * 40_000 for i in range(200)]
+    found = files.cat_ranges([*names, "none"], [*starts, 0], [*(start + 100 for start in starts), 1])
+    assert found[:-1] == [contents[name][at : at + 100] for name, at in zip(names, starts, strict=True)]
+    assert isinstance(found[-1], FileNotFoundError)
+    with pytest.raises(FileNotFoundError):
+        files.cat_ranges(["x.bin", "none"], 0, 1, on_error="raise")
+
+
+def test_a_whole_file_is_downloaded_and_its_progress_shown(web, tmp_path):
+    content, seen = put(web), Callback()
+    files = fsspec.filesystem("coget")
+    files.get_file(both(web), str(tmp_path / "here.bin"), callback=seen)
+    assert (tmp_path / "here.bin").read_bytes() == content
+    assert (seen.size, seen.value) == (SIZE, SIZE)
+    assert list(tmp_path.glob("here.bin*")) == [tmp_path / "here.bin"]
+
+
+def test_errors_are_those_that_fsspec_expects(web, tmp_path):
+    files = fsspec.filesystem("coget")
+    put(web)
+    (web[0].root / "secret").touch(mode=0)
+    assert files.exists(web[0].url("x.bin"))
+    assert not files.exists(both(web, "none"))
+    with pytest.raises(FileNotFoundError, match="404"):
+        files.open(web[0].url("none"))
+    with pytest.raises(FileNotFoundError):
+        files.get_file(web[0].url("none"), str(tmp_path / "none"))
+    web[0].kill()
+    with pytest.raises(OSError, match="refused") as caught:
+        files.exists(web[0].url("y.bin"))
+    assert not isinstance(caught.value, FileNotFoundError)
+    for mode in ("wb", "ab", "xb", "r+b"):
+        with pytest.raises(NotImplementedError):
+            files.open(web[1].url("x.bin"), mode)
+
+
+def test_no_permission_is_a_permission_error(start_gridftp, tmp_path):
+    server = start_gridftp(tmp_path / "export", anonymous=False)
+    (server.root / "x").touch()
+    with pytest.raises(PermissionError):
+        fsspec.filesystem("coget").cat_file(server.url("x"))
+
+
+def test_a_file_that_changes_while_it_is_open_is_not_read_further(web):
+    old = put(web)
+    with fsspec.open(f"coget://{both(web)}", block_size=1 << 20) as file:
+        assert file.read(100) == old[:100]
+        new = random_file(web[0].root / "new", SIZE, seed=2)
+        for server in web:
+            (server.root / "renamed").write_bytes(new)
+            os.utime(server.root / "renamed", (1, 1))
+            (server.root / "renamed").replace(server.root / "x.bin")
+        file.seek(5 << 20)
+        with pytest.raises(OSError, match="changed") as caught:
+            file.read(100)
+        assert caught.value.errno == 116
+        assert fsspec.filesystem("coget").cat_file(both(web), 0, 10) == new[:10]
+        with pytest.raises(OSError, match="changed"):
+            file.read(100)
+    assert fsspec.filesystem("coget").cat_file(both(web)) == new
+
+
+def test_a_replica_of_another_size_ends_the_reads(web):
+    put(web)
+    (web[1].root / "x.bin").write_bytes(b"short")
+    files = fsspec.filesystem("coget")
+    with pytest.raises(OSError, match="different files"):
+        all(files.cat_file(both(web), 0, 5) for _ in count())  # until both have answered
+
+
+def test_a_dead_replica_is_no_loss(web):
+    content = put(web)
+    with fsspec.open(f"coget://{both(web)}", block_size=1 << 20) as file:
+        assert file.read(10) == content[:10]
+        web[0].kill()
+        file.seek(0)
+        assert file.read() == content
+
+
+def test_chains_work_in_both_directions(web, tmp_path):
+    content = put(web)
+    kept = {"cache_storage": str(tmp_path / "kept")}
+    for chain in ("simplecache", "filecache", "blockcache"):
+        with fsspec.open(f"{chain}::coget://{both(web)}", **{chain: kept}) as file:
+            assert file.read() == content
+    pytest.importorskip("aiohttp", reason="fsspec's own http is needed to read coget::http://")
+    with fsspec.open(f"coget::{web[0].url('x.bin')}") as file:
+        assert file.read() == content
+
+
+def test_a_chain_that_loses_the_host_is_refused():
+    with pytest.raises(ValueError, match="coget://file://"):
+        fsspec.open("coget::file:///etc/hostname").open()
+
+
+def test_options_that_would_be_ignored_are_refused():
+    with pytest.raises(ValueError, match="no options of https"):
+        CogetFileSystem(fo="https://a/x", target_protocol="https", target_options={"headers": {"x": "y"}})
+
+
+@pytest.mark.parametrize("url", ["coget://scope:x", "Replica://a/x"])
+def test_coget_does_not_ask_itself(url):
+    with pytest.raises(UsageError, match="own file system"):
+        BridgeSource(url, options())
+    with pytest.raises(OSError, match=r"is not a URL|own file system"):
+        fsspec.filesystem("coget").cat_file(f"coget://{url}")
+
+
+def test_a_directory_of_a_server_can_be_listed(start_gridftp, tmp_path):
+    server = start_gridftp(tmp_path / "export")
+    (server.root / "a b" / "c").mkdir(parents=True)
+    (server.root / "a b" / "x 1.csv").write_bytes(b"12345")
+    files, top = fsspec.filesystem("coget"), server.url("a b")
+    assert {each["name"]: (each["type"], each["size"] == 5) for each in files.ls(top)} == {
+        f"{top}/c": ("directory", False),
+        f"{top}/x%201.csv": ("file", True),
+    }
+    assert files.isdir(top)
+    assert files.isfile(f"{top}/x%201.csv")
+    assert files.ls(f"{top}/x%201.csv", detail=False) == [f"{top}/x%201.csv"]
+    assert files.cat(files.glob(f"{top}/*.csv")) == {f"{top}/x%201.csv": b"12345"}
+    with pytest.raises(FileNotFoundError):
+        files.ls(f"{top}/none")
+    below = fsspec.filesystem("replica", replicas=[server.url("")])
+    assert below.find("") == ["a b/x 1.csv"]
+
+
+def test_datasets_of_the_broker_are_files(web, tmp_path, monkeypatch):
+    content = put(web)
+    with broker_in(tmp_path) as broker:
+        monkeypatch.setenv("COGET_BROKER", broker.url)
+        monkeypatch.setenv("COGET_BROKER_TOKEN", broker.token)
+        for name, server in zip("ab", web, strict=True):
+            place = {"name": name, "site": "LAB", "scheme": "http", "host": server.host, "port": server.port}
+            broker.client().put("/broker/v1/sites/LAB", json={"name": "LAB"})
+            broker.client().put(f"/broker/v1/endpoints/{name}", json=place)
+        for name in ("lab:run/1.bin", "lab:run/2.bin"):
+            asyncio.run(api.register(name, [server.url("x.bin") for server in web]))
+        files = fsspec.filesystem("coget", broker=broker.url)
+        assert files.cat_file("coget://lab:run/1.bin") == content
+        assert files.glob("coget://lab:run/*.bin") == ["lab:run/1.bin", "lab:run/2.bin"]
+        assert files.ls("", detail=False) == ["lab:run"]
+        assert files.isdir("lab:run")
+        assert not files.exists("lab:none")
+
+
+def test_a_broker_cannot_name_urls_or_local_files_as_datasets(monkeypatch):
+    """Names in a listing become paths, in which | separates URLs."""
+    names = ["lab:x|file:///etc/passwd", "file:///etc/passwd", "/etc/x.meta4", "other", "lab:good"]
+
+    async def search(*_):
+        return [DatasetEntry(name, 1, {}) for name in names]
+
+    monkeypatch.setattr(api, "search", search, raising=False)
+    assert fsspec.filesystem("coget").ls("", detail=False) == ["lab:good", "other"]
+
+
+async def test_it_works_in_the_caller_s_own_event_loop(web):
+    content = put(web)
+    files = fsspec.filesystem("coget", asynchronous=True)
+    found = await asyncio.gather(*(files._cat_file(both(web), i, i + 10) for i in range(50)))
+    assert found == [content[i : i + 10] for i in range(50)]
+    assert (await files._info(both(web)))["size"] == SIZE
+    await files.aclose()
+    await files.aclose()
+
+
+def test_open_files_are_limited(web, monkeypatch):
+    monkeypatch.setattr(fsspec_readers, "MOST_OPEN", 2)
+    names = [f"{i}.bin" for i in range(5)]
+    contents = [put(web, name, 100_000) for name in names]
+    files = fsspec.filesystem("coget", replicas=[server.url("") for server in web])
+    for _ in range(2):
+        assert [files.cat_file(name, 1, 99) for name in names] == [content[1:99] for content in contents]
+
+
+async def test_few_permitted_connections_suffice_for_many_files(web, monkeypatch):
+    """Idle sessions give way to the sessions of other files, and reads of one file share its session."""
+    monkeypatch.setenv("COGET_CONNECTIONS", "1")
+    monkeypatch.setattr(range_reader, "IDLE_SECONDS", 1000.0)
+    names = [f"{i}.bin" for i in range(8)]
+    contents = [put(web, name, 100_000) for name in names]
+    files = fsspec.filesystem("coget", replicas=[server.url("") for server in web], asynchronous=True)
+    async with asyncio.timeout(PATIENCE):
+        for wanted in (names, names * 3):
+            found = await asyncio.gather(*(files._cat_file(name, 1, 99) for name in wanted))
+            assert found == [content[1:99] for content in contents] * (len(wanted) // len(names))
+    await files.aclose()
+
+
+def test_an_empty_file_is_read(web):
+    put(web, size=0)
+    with fsspec.open(f"coget://{both(web)}") as file:
+        assert file.read() == b""
+
+
+def read_in_child(pickled, expected):
+    """Read in another process with a file system, and an open file, that came from this one."""
+    file, names = pickle.loads(pickled)
+    assert (file.read(10), file.fs.cat_file(names, 7, 20)) == expected
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+def test_it_goes_on_in_another_process(web, method):
+    content = put(web)
+    with fsspec.open(f"coget://{both(web)}") as file:
+        file.read(100)
+        pickled = pickle.dumps((file, both(web)))
+        child = get_context(method).Process(target=read_in_child, args=(pickled, (content[100:110], content[7:20])))
+        child.start()
+        child.join(60)
+        assert child.exitcode == 0
+        assert file.read(10) == content[100:110]
+    assert pickle.loads(pickle.dumps(file.fs)) is file.fs
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+def test_a_file_system_that_is_in_use_goes_on_after_a_fork(web):
+    content = put(web)
+    files = fsspec.filesystem("coget")
+    assert files.cat_file(both(web), 0, 5) == content[:5]
+    if child := os.fork():
+        assert os.waitpid(child, 0)[1] == 0
+    else:
+        signal.alarm(60)
+        os._exit(files.cat_file(both(web), 5, 9) != content[5:9])
+    assert files.cat_file(both(web), 9, 12) == content[9:12]
+
+
+def test_importing_it_does_not_import_coget(tmp_path):
+    code = "import sys, coalloc.plugins.fsspec_system; print([m for m in sys.modules if m[:7] in ('coalloc', 'httpx')])"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(__file__).parents[3])
+    assert found.stdout == "['coalloc', 'coalloc.plugins', 'coalloc.plugins.fsspec_system']\n"
