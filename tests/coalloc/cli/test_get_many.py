@@ -7,6 +7,7 @@ import subprocess
 
 import pytest
 
+from tests.support.apache import Apache
 from tests.support.coget import coget, coget_process
 from tests.support.nginx import Nginx
 from tests.support.programs import COGET, start
@@ -156,6 +157,16 @@ def test_a_directory_of_a_gridftp_server_and_its_copy(gridftp_server, web, home)
     assert "2 verified (replicas agree)" in done.stderr or "confirmed only by their own server" in done.stderr
     assert (home / "d" / "sub" / "x").read_bytes() == b"x" * 1000
     assert coget(["get", "-r", web.url("d2/none/")], home).returncode == 3
+
+
+def test_a_directory_of_a_webdav_server(home, tmp_path):
+    with Apache(tmp_path / "dav", tmp_path / "run-dav") as server:
+        (server.root / "d/sub dir").mkdir(parents=True)
+        (server.root / "d/sub dir/x%41").write_bytes(b"x" * 300_000)
+        (server.root / "d/y").write_bytes(b"y")
+        assert fetch(home, "-r", server.url("d"))[0] == 0
+    found = {str(path.relative_to(home / "out")): path.stat().st_size for path in (home / "out").rglob("[xy]*")}
+    assert found == {"sub dir/x%41": 300_000, "y": 1}
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from coalloc.api import check_servers, download
+from coalloc.api import check_servers, download, download_directory
 from coalloc.download.request import Request
 from coalloc.engine.base import EngineOptions
 from coalloc.errors import (
@@ -299,6 +299,20 @@ async def test_a_directory_is_listed_by_the_origin(federation, tmp_path):
         entries = await entries_at(federation.url("/ns/"))
     assert {(entry.name, entry.kind, entry.size) for entry in entries} == {("a b", "file", 7), ("sub", "dir", None)}
     assert federation.asked[-1] == "PROPFIND /ns/"
+
+
+async def test_a_directory_is_fetched_from_the_caches(federation, start_cache, tmp_path):
+    with Apache(tmp_path / "root", tmp_path / "run") as origin:
+        (tmp_path / "root/ns").mkdir(parents=True)
+        (tmp_path / "root/ns/data.bin").write_bytes(CONTENT)
+        federation.servers, federation.objects = [start_cache("a"), start_cache("b")], ["/ns/", PATH]
+        federation.headers = {"X-Pelican-Namespace": f"namespace=/ns, collections-url={origin.url('', 'http')}"}
+        (tmp_path / "out").mkdir()
+        done = []
+        await download_directory(Request(federation.url("/ns"), output=tmp_path / "out"), done.append)
+    assert (tmp_path / "out/data.bin").read_bytes() == CONTENT
+    (result,) = done
+    assert len(result.report.sources) == 2
 
 
 @pytest.mark.parametrize("server", ["", ", collections-url=http://origin.example", ", collections-url=https://[::1"])
