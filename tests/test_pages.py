@@ -1,0 +1,236 @@
+"""The pages of the docs for users: all commands work as printed, and print what the page shows.
+
+The commands of a page are typed into one shell, in the world of `tests.support.world`. Each ends with status 0, or with
+another one if the page shows an error. A command that cannot run here is in `LEFT`, with the reason.
+"""
+
+import os
+import re
+import shlex
+import sys
+from collections.abc import Iterator
+from configparser import ConfigParser
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+import yaml
+
+from broker.config.settings import Settings, configured
+from tests.support.pages import Block, blocks
+from tests.support.shell import Shell
+from tests.support.waiting import wait_until
+from tests.support.world import World
+
+HOUSE = Path(__file__).parents[1]
+LATER = {"broker", "collections", "deadlines", "depots", "globus", "hand-over", "monitoring", "reports"}
+PAGES = sorted([*HOUSE.glob("docs/howto/*.md"), *HOUSE.glob("docs/tutorials/*.md"), HOUSE / "README.md"])
+NGINX = next(block.text for block in blocks(HOUSE / "docs/howto/broker.md") if block.language == "nginx")
+
+LEFT = {
+    "docker ": "tests of the images are in tests/broker/deployment",
+    ".venv/bin/python -m ": "`make test` runs these checks and tests",
+    "make ": "takes minutes",
+    "pip install ": "needs a package index",
+    "pipx install ": "needs a package index",
+    "sudo ": "tests of the prompt are in tests/testbed/test_prompt.py",
+    "uv tool install ": "needs a package index",
+    "with Wan(": "tests/testbed/test_wan.py does this",
+}
+"""Commands that are not executed, by their beginning, with the reason."""
+
+FILES = """
+printf 'The quick brown fox jumps over the lazy dog' > /x
+mkdir -p /run1 /run2 /data/archive /pool /scratch /store
+head -c 300000 /dev/urandom > /run1/x.root
+cp /run1/x.root /x.root; cp /run1/x.root /data; cp /run1/x.root /run2/y.root; cp /x /extra.root; cp /x /data
+tar cf /x.tar -C / x x.root
+seq 1000 > /x.csv; cp /x.root /y.root; cp /x.root /big.root
+"""
+"""Commands that make the files of the servers."""
+
+NETWORK = """
+printf '%s\n' 'hosts:' '  a: {url: ftp://a.example/scratch/}' '  desk: {}' 'links:' '  a -> desk: 1 Gbit/s' > net.yaml
+"""
+
+BEFORE = {
+    "batches": "printf 'x x.root' > names",
+    "collect": NETWORK,
+    "gsiftp": "cp -r /etc/grid-security/certificates ~",
+    "metalink": "coget plan --metalink ftp://a.example/x > dataset.meta4; cp dataset.meta4 /; mkdir data",
+    "python": "mkdir data",
+}
+"""Commands that make what a page takes for granted."""
+
+CTRL_C = """
+if [ "$INTERRUPTED" ]; then
+    coget $A $B -o second.bin
+else
+    until [ "$INTERRUPTED" ]; do
+        rm -rf second.bin*
+        coget $A $B -o second.bin & COGET=$!
+        until [ -e second.bin ] || [ $(du -s second.bin.coget 2> /dev/null | cut -f1) -gt 9999 ]; do sleep 0.01; done
+        kill -INT $COGET
+        wait $COGET || INTERRUPTED=yes
+    done
+    false
+fi
+"""
+"""A reader who presses Ctrl-C in the middle of a download. The download may end before; then it is repeated."""
+
+INSTEAD: dict[str, dict[str, str]] = {
+    "tutorials/depots": {"100M": "10M"},  # to save time
+    "probe": {"coget probe": "coget probe --bytes 1MB"},  # to save time
+    "first-download": {
+        "1G": "256M",  # to save time
+        "seek=700000000": "seek=200000000",
+        "-aa -control": "-allow-root -anonymous-user root -anonymous-group root -aa -control",  # as the page says
+        "coget $A $B -o second.bin": CTRL_C,
+    },
+}
+"""Texts of commands that are replaced."""
+
+CHECKS = {
+    "ini": lambda text: ConfigParser(strict=False).read_string(text) is None,
+    "nginx": lambda text: text == NGINX,  # with which the world has started
+    "yaml": yaml.safe_load,
+}
+"""Checks of settings for other programs, by language."""
+
+SERVES = re.compile(r"coget-(broker|depot) (serve|worker|demo)\b(?!.*&)", re.DOTALL)
+READY = re.compile("running on http|accepts sessions at|carries out tasks")
+CELL = """
+import ast, asyncio, inspect, sys
+code = compile(sys.stdin.read(), "cell", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+async def run():
+    await eval(code, {})
+asyncio.run(run()) if code.co_flags & inspect.CO_COROUTINE else exec(code, {"__name__": "__main__"})
+"""
+"""Program that runs its input as a program, or, if it awaits something, as a cell of a notebook."""
+VARYING = re.compile(r"\b([0-9a-f]{8}(?:[0-9a-f]{24})?)\b|([0-9][0-9.,:-]*(?: (?:bytes|[kMG]?B|h|min|s)\b)*)|( +)")
+"""Identifiers; numbers and times with their units; spaces."""
+SEEN = ("[0-9a-f]{8,32}", r"[0-9][0-9.,:-]*(?: (?:bytes|[kMG]?B|h|min|s)\b)*", r"\s+")
+
+
+def name(page: Path) -> str:
+    return f"tutorials/{page.stem}" if page.parent.name == "tutorials" and page.stem == "depots" else page.stem
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with World(tmp_path_factory.mktemp("world"), NGINX) as made, closing(made.shell("maker")) as shell:
+        assert shell.run(f"set -e; {FILES}") == 0
+        yield made
+
+
+@pytest.mark.parametrize("page", [each for each in PAGES if name(each) not in LATER], ids=name)
+def test_a_page_works_as_printed(page, world):
+    with closing(world.shell(name(page).replace("/", "-"))) as shell:
+        Reader(shell, page, world.shared / name(page).replace("/", "-")).read()
+
+
+class Reader:
+    """A reader who types the commands of a page into a shell."""
+
+    def __init__(self, shell: Shell, page: Path, home: Path) -> None:
+        self._shell, self._page, self._home = shell, page, home
+        self._instead = INSTEAD.get(name(page), {})
+        self._serving = 0
+        self._begin = 0
+        self._last = ""
+
+    def read(self) -> None:
+        shell = self._shell
+        shell.run(f"cd {HOUSE}" if self._page.parent.name == "tutorials" else "cd")
+        assert shell.run(BEFORE.get(name(self._page), "true")) == 0
+        found = list(blocks(self._page))
+        for block, following in zip(found, [*found[1:], Block("text", "")], strict=False):
+            if block.kind == "commands":
+                self._type(block, fails=following.kind == "printed" and following.text.startswith("coget: "))
+            elif block.kind == "file":
+                quoted = shlex.quote(block.text)
+                assert shell.run(f"mkdir -p $(dirname {block.name}) && printf %s {quoted} > {block.name}") == 0
+            elif block.kind == "printed" and self._last:
+                self._expect(block)
+            elif block.kind == "part":
+                self._check(block)
+        errors = [line for line in shell.lines if re.search(r"Traceback|command not found", line)]
+        assert errors == []
+
+    def _type(self, block: Block, fails: bool) -> None:
+        self._begin = len(self._shell.lines)
+        for number, command in enumerate(block.commands, 1):
+            self._last = ""
+            if command.startswith(tuple(LEFT)):
+                continue
+            for old, new in self._instead.items():
+                command = command.replace(old, new)
+            self._last = command
+            if SERVES.match(command):
+                self._serve(command)
+                continue
+            status = self._shell.run(command)
+            expected = fails and number == len(block.commands)
+            printed = os.linesep.join(self._shell.lines[self._begin :])
+            assert bool(status) == expected, f"{command} ended with {status}\n{printed}"
+
+    def _serve(self, command: str) -> None:
+        begin = len(self._shell.lines)
+        self._shell.run(f"{command.partition(' #')[0]} & SERVED=$!")
+        try:
+            wait_until(lambda: any(READY.search(line) for line in self._shell.lines[begin:]), 20)
+        except TimeoutError:
+            pytest.fail(f"{command} is not ready:\n{os.linesep.join(self._shell.lines[begin:])}")
+
+    def _expect(self, block: Block) -> None:
+        """Wait until the last commands have printed these lines, apart from numbers, units, times and identifiers.
+
+        Depots write their logs after a session has ended, so a command that shows a log is repeated.
+        """
+        shows_a_log = self._last.startswith(("grep -o", "tail"))
+
+        def found() -> bool:
+            if shows_a_log:
+                self._shell.run(self._last)
+            lines = [line.strip() for line in self._shell.lines[self._begin :]]
+            missing[:] = [each for each in patterns if not any(re.fullmatch(each, line) for line in lines)]
+            return not missing
+
+        missing: list[str] = []
+        patterns = [pattern(line) for line in block.text.splitlines() if line.strip()]
+        try:
+            wait_until(found, 20)
+        except TimeoutError:
+            printed = os.linesep.join(self._shell.lines[self._begin :])
+            pytest.fail(f"{self._last}\nprinted\n{printed}\ninstead of\n{block.text}\nmissing: {missing}")
+
+    def _check(self, block: Block) -> None:
+        if block.text.startswith(tuple(LEFT)):
+            return
+        if block.language == "python":
+            file, self._last = self._home / "cell.py", block.text
+            file.write_text(block.text)
+            begin = self._begin = len(self._shell.lines)
+            status = self._shell.run(f"{sys.executable} -c {shlex.quote(CELL)} < ~/cell.py")
+            assert status == 0, os.linesep.join(self._shell.lines[begin:])
+        elif block.language == "toml":
+            file = self._home / "broker.toml"
+            file.touch(0o600)
+            file.write_text(block.text)
+            configured(Settings("sqlite://"), file)
+        else:
+            assert CHECKS[block.language](block.text)
+
+
+def pattern(line: str) -> str:
+    """Return a pattern for a line, apart from numbers, units, times, identifiers and the widths of columns.
+
+    A line that ends with `...` stands for longer ones.
+    """
+    begin, parts = 0, []
+    text = line.strip().removesuffix("...")
+    for found in VARYING.finditer(text):
+        assert found.lastindex
+        parts += [re.escape(text[begin : found.start()]), SEEN[found.lastindex - 1]]
+        begin = found.end()
+    return "".join([*parts, re.escape(text[begin:]), ".*" if line.strip().endswith("...") else ""])
