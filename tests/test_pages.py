@@ -19,11 +19,11 @@ import yaml
 from broker.config.settings import Settings, configured
 from tests.support.pages import Block, blocks
 from tests.support.shell import Shell
+from tests.support.site import CURL, Site
 from tests.support.waiting import wait_until
 from tests.support.world import World
 
 HOUSE = Path(__file__).parents[1]
-LATER = {"broker", "collections", "deadlines", "depots", "globus", "hand-over", "monitoring", "reports"}
 PAGES = sorted([*HOUSE.glob("docs/howto/*.md"), *HOUSE.glob("docs/tutorials/*.md"), HOUSE / "README.md"])
 NGINX = next(block.text for block in blocks(HOUSE / "docs/howto/broker.md") if block.language == "nginx")
 
@@ -41,9 +41,10 @@ LEFT = {
 
 FILES = """
 printf 'The quick brown fox jumps over the lazy dog' > /x
-mkdir -p /run1 /run2 /data/archive /pool /scratch /store
+mkdir -p /run1 /run2 /data/archive/public /data/2024 /pool /scratch/data /store
 head -c 300000 /dev/urandom > /run1/x.root
 cp /run1/x.root /x.root; cp /run1/x.root /data; cp /run1/x.root /run2/y.root; cp /x /extra.root; cp /x /data
+cp /x /data/2024/x.root; cp /x /data/archive/a.root; cp -r /run1 /data/archive/public; cp -r /run1 /data/archive
 tar cf /x.tar -C / x x.root
 seq 1000 > /x.csv; cp /x.root /y.root; cp /x.root /big.root
 """
@@ -53,9 +54,39 @@ NETWORK = """
 printf '%s\n' 'hosts:' '  a: {url: ftp://a.example/scratch/}' '  desk: {}' 'links:' '  a -> desk: 1 Gbit/s' > net.yaml
 """
 
+GLOBUS = """
+export GLOBUS_SDK_ENVIRONMENT=broker GLOBUS_SDK_VERIFY_SSL=$SSL_CERT_FILE
+export GLOBUS_SDK_SERVICE_URL_AUTH=https://broker.example/ GLOBUS_SDK_SERVICE_URL_TRANSFER=https://broker.example/
+"""
+AS_ADMIN = """
+coget-broker client create desk --role admin > client
+export GLOBUS_CLI_CLIENT_ID=$(cut -d' ' -f1 client) GLOBUS_CLI_CLIENT_SECRET=$(cut -d' ' -f2 client)
+"""
+BY_A_CURATOR = """
+coget-broker token create carol --role curator > carol
+mkdir -p carol-config/coget
+printf '"broker.example" = "%s"' $(cat carol) > carol-config/coget/tokens.toml
+chmod 600 carol-config/coget/tokens.toml
+cp ~/.config/coget/config.toml carol-config/coget
+XDG_CONFIG_HOME=$PWD/carol-config coget register cms:a.root gsiftp://dtn1.example/data/archive/a.root
+"""
+HISTORY = """
+for source in gsiftp://dtn1.example ftp://b.example; do
+    for number in $(seq 20); do
+        began=$(($(date +%s) - 100 * $number))
+        printf '{"id": "%s", "source": "%s", "sink": "CERN", "bytes": 10000000000, ' "$source-$number" $source
+        printf '"started": %s, "ended": %s},\\n' $began $(($began + 50 + $number % 3))
+    done
+done > reports
+curl -H "Authorization: Bearer $ANN_TOKEN" https://broker.example/broker/v1/transfers \\
+     --json "[$(sed '$s/,$//' reports)]"
+"""
+
 BEFORE = {
     "batches": "printf 'x x.root' > names",
     "collect": NETWORK,
+    "collections": GLOBUS + AS_ADMIN + BY_A_CURATOR,
+    "deadlines": f"{GLOBUS}globus login\n{HISTORY}",
     "gsiftp": "cp -r /etc/grid-security/certificates ~",
     "metalink": "coget plan --metalink ftp://a.example/x > dataset.meta4; cp dataset.meta4 /; mkdir data",
     "python": "mkdir data",
@@ -78,7 +109,23 @@ fi
 """
 """A reader who presses Ctrl-C in the middle of a download. The download may end before; then it is repeated."""
 
+AT_A_SITE = {"collections", "deadlines", "depots", "globus", "hand-over", "monitoring"}
+"""Pages for users of a broker that runs."""
+
+OWN_BROKERS = {"README", "broker", "reports"}
+"""Pages that start brokers, at the same port."""
+
 INSTEAD: dict[str, dict[str, str]] = {
+    "collections": {"TOKEN=...": "TOKEN=$ADMIN_TOKEN"},
+    "deadlines": {"TOKEN=...": "TOKEN=$ANN_TOKEN", "14:05": "'+10 min'"},
+    "globus": {
+        "ID=... ": "ID=$(cut -d' ' -f1 client) ",
+        "SECRET=...": "SECRET=$(cut -d' ' -f2 client)",
+        "--role admin": "--role admin > client",
+        "--role transfer": "--role transfer > client",
+        "client_id=ID, client_secret=SECRET": "**dict(zip(('client_id', 'client_secret'), open('client').read().split()))",
+        "/path/ca.pem": "/etc/ssl/certs/ca-certificates.crt",
+    },
     "tutorials/depots": {"100M": "10M"},  # to save time
     "probe": {"coget probe": "coget probe --bytes 1MB"},  # to save time
     "first-download": {
@@ -123,10 +170,19 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         yield made
 
 
-@pytest.mark.parametrize("page", [each for each in PAGES if name(each) not in LATER], ids=name)
-def test_a_page_works_as_printed(page, world):
-    with closing(world.shell(name(page).replace("/", "-"))) as shell:
-        Reader(shell, page, world.shared / name(page).replace("/", "-")).read()
+@pytest.fixture(scope="module")
+def site(world: World) -> Iterator[Site]:
+    with closing(Site(world)) as made:
+        yield made
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_a_page_works_as_printed(page, world, site):
+    user = name(page).replace("/", "-")
+    if user in OWN_BROKERS:
+        site.stop()
+    with closing(site.shell(user) if user in AT_A_SITE else world.shell(user)) as shell:
+        Reader(shell, page, world.shared / user).read()
 
 
 class Reader:
@@ -141,8 +197,10 @@ class Reader:
 
     def read(self) -> None:
         shell = self._shell
+        shell.run(CURL)
         shell.run(f"cd {HOUSE}" if self._page.parent.name == "tutorials" else "cd")
-        assert shell.run(BEFORE.get(name(self._page), "true")) == 0
+        status = shell.run(BEFORE.get(name(self._page), "true"))
+        assert status == 0, os.linesep.join(shell.lines)
         found = list(blocks(self._page))
         for block, following in zip(found, [*found[1:], Block("text", "")], strict=False):
             if block.kind == "commands":
@@ -163,8 +221,7 @@ class Reader:
             self._last = ""
             if command.startswith(tuple(LEFT)):
                 continue
-            for old, new in self._instead.items():
-                command = command.replace(old, new)
+            command = self._changed(command)
             self._last = command
             if SERVES.match(command):
                 self._serve(command)
@@ -173,6 +230,11 @@ class Reader:
             expected = fails and number == len(block.commands)
             printed = os.linesep.join(self._shell.lines[self._begin :])
             assert bool(status) == expected, f"{command} ended with {status}\n{printed}"
+
+    def _changed(self, text: str) -> str:
+        for old, new in self._instead.items():
+            text = text.replace(old, new)
+        return text
 
     def _serve(self, command: str) -> None:
         begin = len(self._shell.lines)
@@ -209,7 +271,7 @@ class Reader:
             return
         if block.language == "python":
             file, self._last = self._home / "cell.py", block.text
-            file.write_text(block.text)
+            file.write_text(self._changed(block.text))
             begin = self._begin = len(self._shell.lines)
             status = self._shell.run(f"{sys.executable} -c {shlex.quote(CELL)} < ~/cell.py")
             assert status == 0, os.linesep.join(self._shell.lines[begin:])

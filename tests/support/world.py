@@ -126,7 +126,7 @@ class World:
         own = {"PATH": path, "HOME": "/root", "LANG": "C.UTF-8", "TERM": "dumb"}
         certificates = {"SSL_CERT_FILE": "/etc/ssl/certs/ca-certificates.crt"}
         enter = ["nsenter", "-t", self._init, "-n", "-m", "-u", "-p", "-r"]
-        start = ["sh", "-c", f"mount --bind {home} /root && cd && exec bash"]
+        start = ["unshare", "--mount", "sh", "-c", f"cd / && mount --bind {home} /root && cd && exec bash"]
         return Shell([*enter, *start], with_this_checkout({**own, **certificates, **environment}))
 
     def close(self) -> None:
