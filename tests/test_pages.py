@@ -8,6 +8,7 @@ import os
 import re
 import shlex
 import sys
+import tomllib
 from collections.abc import Iterator
 from configparser import ConfigParser
 from contextlib import closing
@@ -28,6 +29,10 @@ PAGES = sorted([*HOUSE.glob("docs/howto/*.md"), *HOUSE.glob("docs/tutorials/*.md
 NGINX = next(block.text for block in blocks(HOUSE / "docs/howto/broker.md") if block.language == "nginx")
 
 LEFT = {
+    "coget history import --globus": "needs a registration at globus.org",
+    "coget-broker demo": "takes long; tests/broker/deployment/test_demo.py starts it",
+    "coget-broker subject assign": "needs a database from before table version 0012",
+    "coget-broker worker --via depot-a ...": "tests/broker/worker has workers with depots",
     "docker ": "tests of the images are in tests/broker/deployment",
     ".venv/bin/python -m ": "`make test` runs these checks and tests",
     "make ": "takes minutes",
@@ -38,6 +43,14 @@ LEFT = {
     "with Wan(": "tests/testbed/test_wan.py does this",
 }
 """Commands that are not executed, by their beginning, with the reason."""
+
+END = """
+FAILED=
+for each in $SERVED; do kill $each; wait $each; case $? in 0 | 143) ;; *) FAILED=yes ;; esac; done
+[ -z "$FAILED" ]
+"""
+FAIL = ("coget doctor --via depot-a.example,depot-b.example",)  # it finds that there is no second depot
+"""Commands that end with an error, in addition to those below which the page shows one."""
 
 FILES = """
 printf 'The quick brown fox jumps over the lazy dog' > /x
@@ -82,7 +95,36 @@ curl -H "Authorization: Bearer $ANN_TOKEN" https://broker.example/broker/v1/tran
      --json "[$(sed '$s/,$//' reports)]"
 """
 
+KEY = "MDEy" * 8
+
+POSTGRES = f"""
+set -e
+echo secret > client_secret; echo whsec_{KEY} > hook; chmod 600 client_secret hook
+cat > replicas.json <<< '{{"scope": "run1", "name": "x", "bytes": 43, "adler32": "5bdc0fda",
+    "rses": {{"dtn1": ["gsiftp://dtn1.example:2811/data/x"]}}, "states": {{"dtn1": "AVAILABLE"}}}}'
+sed -i ':a;N;s/\\n */ /;ta' replicas.json
+install -d -o nobody /tmp/postgres
+postgres() {{
+    setpriv --reuid=nobody --clear-groups /usr/lib/postgresql/*/bin/$1 -D /tmp/postgres "${{@:2}}" > /dev/null
+}}
+postgres initdb --no-sync --auth=trust --encoding=UTF8 --locale=C.UTF-8 --username=broker
+postgres pg_ctl start --wait -l /tmp/postgres/log -o '-k /tmp -c fsync=off'
+export PGHOST=db.example PGUSER=broker
+set +e
+"""
+SSH = """
+mkdir -p ~/.ssh && ssh-keygen -q -t ed25519 -N '' -f ~/.ssh/id_ed25519
+cat ~/.ssh/id_ed25519.pub >> /etc/ssh/authorized_keys
+echo "host.example $(cat /etc/ssh/ssh_host_ed25519_key.pub)" > ~/.ssh/known_hosts
+for name in ftp c; do
+    curl -X PUT https://broker.example/broker/v1/endpoints/$name -H "Authorization: Bearer $ADMIN_TOKEN" \\
+        --json '{"name": "'$name'", "site": "CERN", "scheme": "ftp", "host": "'$name'.example", "prefix": "/"}'
+done
+"""
+
 BEFORE = {
+    "broker": POSTGRES,
+    "depots": SSH,
     "batches": "printf 'x x.root' > names",
     "collect": NETWORK,
     "collections": GLOBUS + AS_ADMIN + BY_A_CURATOR,
@@ -90,6 +132,7 @@ BEFORE = {
     "gsiftp": "cp -r /etc/grid-security/certificates ~",
     "metalink": "coget plan --metalink ftp://a.example/x > dataset.meta4; cp dataset.meta4 /; mkdir data",
     "python": "mkdir data",
+    "reports": "touch smtp-password; chmod 600 smtp-password; echo secret > smtp-password",
 }
 """Commands that make what a page takes for granted."""
 
@@ -109,21 +152,53 @@ fi
 """
 """A reader who presses Ctrl-C in the middle of a download. The download may end before; then it is repeated."""
 
-AT_A_SITE = {"collections", "deadlines", "depots", "globus", "hand-over", "monitoring"}
+AT_A_SITE = {"collections", "deadlines", "depots", "globus", "hand-over", "monitoring", "reports"}
 """Pages for users of a broker that runs."""
 
-OWN_BROKERS = {"README", "broker", "reports"}
+OWN_BROKERS = {"README", "broker"}
 """Pages that start brokers, at the same port."""
 
+LOGIN = """
+[[issuer]]
+url = "https://iam.example/"
+audience = ["https://broker.example"]
+roles = { "/atlas" = "reader" }
+[login]
+issuer = "https://iam.example/"
+client_id = "..."
+"""
+
+TO_CONFIG = """(echo '[depots."depot-a.example:4000"]'; cat ticket) >> ~/.config/coget/tokens.toml"""
+
 INSTEAD: dict[str, dict[str, str]] = {
+    "broker": {
+        "TOKEN=...": "TOKEN=$(cat coget-broker.sqlite.admin-token)",  # no terminal
+        "/run/secrets/": "",  # beside the file
+        "[login]\n": LOGIN,
+        "[notify]\nsecret_file": '[notify]\nurl = "https://hook.example/coget"\nsecret_file',
+        "--database URL": "--database sqlite:///coget-broker.sqlite",
+        "whsec_...": "whsec_" + KEY,
+    },
     "collections": {"TOKEN=...": "TOKEN=$ADMIN_TOKEN"},
     "deadlines": {"TOKEN=...": "TOKEN=$ANN_TOKEN", "14:05": "'+10 min'"},
+    "depots": {
+        "ADMIN=...": "ADMIN=$ADMIN_TOKEN",
+        "TOKEN=...": "TOKEN=$ANN_TOKEN",
+        "--user ann --destinations ftp.example": "--user ann --destinations ftp.example > ticket; " + TO_CONFIG,
+        # The same depot serves the programs of the next section; the server names 192.0.2.7 for its data.
+        "--destinations c.example:50000-51000": "--destinations 11.0.0.0/8 --destinations 192.0.2.7",
+        "lftp -c": "rm x; lftp -c",  # coget has fetched this file before
+        "--client 192.0.2.7": "--client 192.0.2.7 > ticket",
+        "t1....@": "$(sed -n 's/^ticket = \"\\(.*\\)\"/\\1/p' ticket)@",
+        '("0123...")': '("01" * 32)',
+    },
     "globus": {
         "ID=... ": "ID=$(cut -d' ' -f1 client) ",
         "SECRET=...": "SECRET=$(cut -d' ' -f2 client)",
         "--role admin": "--role admin > client",
         "--role transfer": "--role transfer > client",
-        "client_id=ID, client_secret=SECRET": "**dict(zip(('client_id', 'client_secret'), open('client').read().split()))",
+        "client_id=ID": "client_id=open('client').read().split()[0]",
+        "client_secret=SECRET": "client_secret=open('client').read().split()[1]",
         "/path/ca.pem": "/etc/ssl/certs/ca-certificates.crt",
     },
     "tutorials/depots": {"100M": "10M"},  # to save time
@@ -145,7 +220,7 @@ CHECKS = {
 """Checks of settings for other programs, by language."""
 
 SERVES = re.compile(r"coget-(broker|depot) (serve|worker|demo)\b(?!.*&)", re.DOTALL)
-READY = re.compile("running on http|accepts sessions at|carries out tasks")
+READY = re.compile('running on http|accepts sessions at|"event": "working"')
 CELL = """
 import ast, asyncio, inspect, sys
 code = compile(sys.stdin.read(), "cell", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
@@ -154,9 +229,11 @@ async def run():
 asyncio.run(run()) if code.co_flags & inspect.CO_COROUTINE else exec(code, {"__name__": "__main__"})
 """
 """Program that runs its input as a program, or, if it awaits something, as a cell of a notebook."""
-VARYING = re.compile(r"\b([0-9a-f]{8}(?:[0-9a-f]{24})?)\b|([0-9][0-9.,:-]*(?: (?:bytes|[kMG]?B|h|min|s)\b)*)|( +)")
+VARYING = re.compile(
+    r"\b([0-9a-f]{8}(?:[0-9a-f]{24})?)\b|([0-9][0-9.,:-]*(?: (?:bytes|[kMG]?B(?:/s)?|h|min|s)\b)*)|( +)"
+)
 """Identifiers; numbers and times with their units; spaces."""
-SEEN = ("[0-9a-f]{8,32}", r"[0-9][0-9.,:-]*(?: (?:bytes|[kMG]?B|h|min|s)\b)*", r"\s+")
+SEEN = ("[0-9a-f]{8,32}", r"[0-9][0-9.,:-]*(?: (?:bytes|[kMG]?B(?:/s)?|h|min|s)\b)*", r"\s+")
 
 
 def name(page: Path) -> str:
@@ -191,7 +268,6 @@ class Reader:
     def __init__(self, shell: Shell, page: Path, home: Path) -> None:
         self._shell, self._page, self._home = shell, page, home
         self._instead = INSTEAD.get(name(page), {})
-        self._serving = 0
         self._begin = 0
         self._last = ""
 
@@ -224,10 +300,10 @@ class Reader:
             command = self._changed(command)
             self._last = command
             if SERVES.match(command):
-                self._serve(command)
+                self._serve(command, first=number == 1 or not SERVES.match(block.commands[number - 2]))
                 continue
             status = self._shell.run(command)
-            expected = fails and number == len(block.commands)
+            expected = command.startswith(FAIL) or (fails and number == len(block.commands))
             printed = os.linesep.join(self._shell.lines[self._begin :])
             assert bool(status) == expected, f"{command} ended with {status}\n{printed}"
 
@@ -236,11 +312,20 @@ class Reader:
             text = text.replace(old, new)
         return text
 
-    def _serve(self, command: str) -> None:
+    def _serve(self, command: str, first: bool) -> None:
+        """Start a server in the background, as in a terminal of its own.
+
+        :param first: whether the reader ends the servers of the blocks before
+        """
+        if first:
+            status = self._shell.run(END)
+            assert status == 0, os.linesep.join(self._shell.lines)
+            self._shell.run("SERVED=")
         begin = len(self._shell.lines)
-        self._shell.run(f"{command.partition(' #')[0]} & SERVED=$!")
+        text = "\n".join(line.partition(" # ")[0] for line in command.splitlines())
+        self._shell.run(f'{text} & SERVED="$SERVED $!"')
         try:
-            wait_until(lambda: any(READY.search(line) for line in self._shell.lines[begin:]), 20)
+            wait_until(lambda: any(READY.search(line) for line in self._shell.lines[begin:]), 60)
         except TimeoutError:
             pytest.fail(f"{command} is not ready:\n{os.linesep.join(self._shell.lines[begin:])}")
 
@@ -278,8 +363,11 @@ class Reader:
         elif block.language == "toml":
             file = self._home / "broker.toml"
             file.touch(0o600)
-            file.write_text(block.text)
-            configured(Settings("sqlite://"), file)
+            file.write_text(self._changed(block.text))
+            if block.text.startswith(("[depots", "[[next", "via")):  # of coget and of a depot
+                tomllib.loads(block.text)
+            else:
+                configured(Settings("sqlite://"), file)
         else:
             assert CHECKS[block.language](block.text)
 

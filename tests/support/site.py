@@ -1,7 +1,7 @@
 """The broker of the docs' world: https://broker.example, with the collections of the pages, and users Ann and Bob.
 
-    site = Site(world)
-    shell = site.shell("reader")       # of Ann; `ADMIN_TOKEN` and `ANN_TOKEN` are the tokens that she was given
+site = Site(world)
+shell = site.shell("reader")       # of Ann; `ADMIN_TOKEN` and `ANN_TOKEN` are the tokens that she was given
 """
 
 import shlex
@@ -56,7 +56,7 @@ class Site:
             if "-X PUT $B/" in command or "format=checksums" in command or "/rules -d" in command:
                 self._run(command)
         for rule in PERMIT:
-            self._run(f"curl -H \"$H\" -H \"$J\" $B/collections/tape/rules -d '{rule}'")
+            self._run(f'curl -H "$H" -H "$J" $B/collections/tape/rules -d \'{rule}\'')
         self._run("coget-broker token create ann --role transfer --site CERN > ann")
         self._run("coget-broker token create bob --role transfer > bob")
         home = self._world.shared / "site"
@@ -71,7 +71,7 @@ class Site:
     def stop(self) -> None:
         """End the broker with SIGTERM."""
         if self._begin >= 0:
-            self._run("kill $SERVED; wait $SERVED")
+            self._run("kill $SERVED; wait $SERVED; [ $? = 143 ]")
         self._begin = -1
 
     def shell(self, user: str) -> Shell:

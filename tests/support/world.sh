@@ -16,7 +16,7 @@ while read -r address _; do
 done < <(grep here.example "$names"; grep -v 127.0.0.1 "$names")
 
 # The programs of this machine, but no file in which it or a user keeps something.
-mount -t tmpfs world "$root"
+mount -t tmpfs -o mode=755 world "$root"
 for each in /*; do
     case $each in
         /data | /etc | /home | /mnt | /proc | /root | /run | /scratch | /srv | /store | /tmp | /var) ;;
@@ -38,6 +38,7 @@ done
 
 cd "$root/etc"
 cp "$names" hosts
+chmod 644 passwd group
 echo 'hosts: files' > nsswitch.conf
 rm -rf grid-security nginx/sites-enabled/* coget ssh/sshd_config.d
 mkdir -p grid-security coget prometheus tmpfiles.d ssl/private ssl/certs
@@ -49,7 +50,7 @@ cat "$grid/authority.pem" >> ssl/certs/ca-certificates.crt
 cp "$grid"/nginx/* nginx/conf.d/
 sed -i 's/^user .*/user root;/' nginx/nginx.conf
 ssh-keygen -q -t ed25519 -N '' -f ssh/ssh_host_ed25519_key <<< y > /dev/null
-printf 'HostKey /etc/ssh/ssh_host_ed25519_key\nPermitRootLogin yes\n' > ssh/sshd_config
+printf 'HostKey /etc/ssh/ssh_host_ed25519_key\nPermitRootLogin yes\nAuthorizedKeysFile /etc/ssh/authorized_keys\n' > ssh/sshd_config
 
 enter() { chroot "$root" env -C / "$@"; }
 export X509_CERT_DIR=/etc/grid-security/certificates X509_USER_CERT=$grid/host.pem X509_USER_KEY=$grid/host.key
