@@ -9,7 +9,7 @@ import re
 import shlex
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from configparser import ConfigParser
 from contextlib import closing
 from pathlib import Path
@@ -155,6 +155,9 @@ fi
 AT_A_SITE = {"collections", "deadlines", "depots", "globus", "hand-over", "monitoring", "reports"}
 """Pages for users of a broker that runs."""
 
+SLOW = {"broker", "collections", "globus", "reports"}
+"""Pages that take long: `make test` types one of them, and `make test-long` the others."""
+
 OWN_BROKERS = {"README", "broker"}
 """Pages that start brokers, at the same port."""
 
@@ -253,13 +256,35 @@ def site(world: World) -> Iterator[Site]:
         yield made
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
-def test_a_page_works_as_printed(page, world, site):
-    user = name(page).replace("/", "-")
-    if user in OWN_BROKERS:
-        site.stop()
-    with closing(site.shell(user) if user in AT_A_SITE else world.shell(user)) as shell:
-        Reader(shell, page, world.shared / user).read()
+@pytest.fixture
+def typed(world: World, site: Site) -> Callable[[Path], None]:
+    """A function that types a page."""
+
+    def read(page: Path) -> None:
+        user = name(page).replace("/", "-")
+        if user in OWN_BROKERS:
+            site.stop()
+        with closing(site.shell(user) if user in AT_A_SITE else world.shell(user)) as shell:
+            Reader(shell, page, world.shared / user).read()
+
+    return read
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.stem not in SLOW], ids=name)
+def test_a_page_works_as_printed(page, typed):
+    typed(page)
+
+
+@pytest.mark.sampled(len(SLOW))
+@pytest.mark.parametrize("page", [page for page in PAGES if page.stem in SLOW], ids=name)
+def test_a_long_page_works_as_printed(page, typed):
+    typed(page)
+
+
+def test_no_reason_is_given_for_a_command_that_no_page_has():
+    found = [block for page in PAGES for block in blocks(page)]
+    texts = [text for block in found for text in (block.commands if block.kind == "commands" else [block.text])]
+    assert [each for each in (*LEFT, *FAIL) if not any(text.startswith(each) for text in texts)] == []
 
 
 class Reader:
