@@ -4,30 +4,19 @@ The commands of a page are typed into one shell, in the world of `tests.support.
 another one if the page shows an error. A command that cannot run here is in `LEFT`, with the reason.
 """
 
-import os
-import re
-import shlex
-import sys
-import tomllib
 from collections.abc import Callable, Iterator
-from configparser import ConfigParser
 from contextlib import closing
 from pathlib import Path
 
 import pytest
-import yaml
 
-from broker.config.settings import Settings, configured
-from tests.support.pages import Block, blocks
-from tests.support.shell import Shell
-from tests.support.site import CURL, Site
-from tests.support.waiting import wait_until
+from tests.support.pages import blocks
+from tests.support.reader import Reader, Script
+from tests.support.site import Site
 from tests.support.world import World
 
 HOUSE = Path(__file__).parents[1]
 PAGES = sorted([*HOUSE.glob("docs/howto/*.md"), *HOUSE.glob("docs/tutorials/*.md"), HOUSE / "README.md"])
-NGINX = next(block.text for block in blocks(HOUSE / "docs/howto/broker.md") if block.language == "nginx")
-
 LEFT = {
     "coget history import --globus": "needs a registration at globus.org",
     "coget-broker demo": "takes long; tests/broker/deployment/test_demo.py starts it",
@@ -44,11 +33,6 @@ LEFT = {
 }
 """Commands that are not executed, by their beginning, with the reason."""
 
-END = """
-FAILED=
-for each in $SERVED; do kill $each; wait $each; case $? in 0 | 143) ;; *) FAILED=yes ;; esac; done
-[ -z "$FAILED" ]
-"""
 FAIL = ("coget doctor --via depot-a.example,depot-b.example",)  # it finds that there is no second depot
 """Commands that end with an error, in addition to those below which the page shows one."""
 
@@ -173,6 +157,9 @@ client_id = "..."
 
 TO_CONFIG = """(echo '[depots."depot-a.example:4000"]'; cat ticket) >> ~/.config/coget/tokens.toml"""
 
+LISTENING = "until [ $(ss -ltn | grep -c ':700[12] ') = {} ]; do sleep 0.05; done"
+"""A reader takes longer for the next command than a server to start."""
+
 INSTEAD: dict[str, dict[str, str]] = {
     "broker": {
         "TOKEN=...": "TOKEN=$(cat coget-broker.sqlite.admin-token)",  # no terminal
@@ -204,39 +191,20 @@ INSTEAD: dict[str, dict[str, str]] = {
         "client_secret=SECRET": "client_secret=open('client').read().split()[1]",
         "/path/ca.pem": "/etc/ssl/certs/ca-certificates.crt",
     },
-    "tutorials/depots": {"100M": "10M"},  # to save time
+    "tutorials/depots": {
+        "100M": "10M",  # to save time
+        "& SERVER=$!": "& SERVER=$!; " + LISTENING.format(1),
+    },
     "probe": {"coget probe": "coget probe --bytes 1MB"},  # to save time
     "first-download": {
         "1G": "256M",  # to save time
+        "7002 &": "7002 & " + LISTENING.format(2),
         "seek=700000000": "seek=200000000",
         "-aa -control": "-allow-root -anonymous-user root -anonymous-group root -aa -control",  # as the page says
         "coget $A $B -o second.bin": CTRL_C,
     },
 }
 """Texts of commands that are replaced."""
-
-CHECKS = {
-    "ini": lambda text: ConfigParser(strict=False).read_string(text) is None,
-    "nginx": lambda text: text == NGINX,  # with which the world has started
-    "yaml": yaml.safe_load,
-}
-"""Checks of settings for other programs, by language."""
-
-SERVES = re.compile(r"coget-(broker|depot) (serve|worker|demo)\b(?!.*&)", re.DOTALL)
-READY = re.compile('running on http|accepts sessions at|"event": "working"')
-CELL = """
-import ast, asyncio, inspect, sys
-code = compile(sys.stdin.read(), "cell", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-async def run():
-    await eval(code, {})
-asyncio.run(run()) if code.co_flags & inspect.CO_COROUTINE else exec(code, {"__name__": "__main__"})
-"""
-"""Program that runs its input as a program, or, if it awaits something, as a cell of a notebook."""
-VARYING = re.compile(
-    r"\b([0-9a-f]{8}(?:[0-9a-f]{24})?)\b|([0-9][0-9.,:-]*(?: (?:bytes|[kMG]?B(?:/s)?|h|min|s)\b)*)|( +)"
-)
-"""Identifiers; numbers and times with their units; spaces."""
-SEEN = ("[0-9a-f]{8,32}", r"[0-9][0-9.,:-]*(?: (?:bytes|[kMG]?B(?:/s)?|h|min|s)\b)*", r"\s+")
 
 
 def name(page: Path) -> str:
@@ -245,7 +213,8 @@ def name(page: Path) -> str:
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with World(tmp_path_factory.mktemp("world"), NGINX) as made, closing(made.shell("maker")) as shell:
+    (nginx,) = (block.text for block in blocks(HOUSE / "docs/howto/broker.md") if block.language == "nginx")
+    with World(tmp_path_factory.mktemp("world"), nginx) as made, closing(made.shell("maker")) as shell:
         assert shell.run(f"set -e; {FILES}") == 0
         yield made
 
@@ -265,7 +234,8 @@ def typed(world: World, site: Site) -> Callable[[Path], None]:
         if user in OWN_BROKERS:
             site.stop()
         with closing(site.shell(user) if user in AT_A_SITE else world.shell(user)) as shell:
-            Reader(shell, page, world.shared / user).read()
+            script = Script(BEFORE.get(name(page), "true"), INSTEAD.get(name(page), {}), tuple(LEFT), FAIL)
+            Reader(shell, page, world.shared / user, script).read()
 
     return read
 
@@ -285,127 +255,3 @@ def test_no_reason_is_given_for_a_command_that_no_page_has():
     found = [block for page in PAGES for block in blocks(page)]
     texts = [text for block in found for text in (block.commands if block.kind == "commands" else [block.text])]
     assert [each for each in (*LEFT, *FAIL) if not any(text.startswith(each) for text in texts)] == []
-
-
-class Reader:
-    """A reader who types the commands of a page into a shell."""
-
-    def __init__(self, shell: Shell, page: Path, home: Path) -> None:
-        self._shell, self._page, self._home = shell, page, home
-        self._instead = INSTEAD.get(name(page), {})
-        self._begin = 0
-        self._last = ""
-
-    def read(self) -> None:
-        shell = self._shell
-        shell.run(CURL)
-        shell.run(f"cd {HOUSE}" if self._page.parent.name == "tutorials" else "cd")
-        status = shell.run(BEFORE.get(name(self._page), "true"))
-        assert status == 0, os.linesep.join(shell.lines)
-        found = list(blocks(self._page))
-        for block, following in zip(found, [*found[1:], Block("text", "")], strict=False):
-            if block.kind == "commands":
-                self._type(block, fails=following.kind == "printed" and following.text.startswith("coget: "))
-            elif block.kind == "file":
-                quoted = shlex.quote(block.text)
-                assert shell.run(f"mkdir -p $(dirname {block.name}) && printf %s {quoted} > {block.name}") == 0
-            elif block.kind == "printed" and self._last:
-                self._expect(block)
-            elif block.kind == "part":
-                self._check(block)
-        errors = [line for line in shell.lines if re.search(r"Traceback|command not found", line)]
-        assert errors == []
-
-    def _type(self, block: Block, fails: bool) -> None:
-        self._begin = len(self._shell.lines)
-        for number, command in enumerate(block.commands, 1):
-            self._last = ""
-            if command.startswith(tuple(LEFT)):
-                continue
-            command = self._changed(command)
-            self._last = command
-            if SERVES.match(command):
-                self._serve(command, first=number == 1 or not SERVES.match(block.commands[number - 2]))
-                continue
-            status = self._shell.run(command)
-            expected = command.startswith(FAIL) or (fails and number == len(block.commands))
-            printed = os.linesep.join(self._shell.lines[self._begin :])
-            assert bool(status) == expected, f"{command} ended with {status}\n{printed}"
-
-    def _changed(self, text: str) -> str:
-        for old, new in self._instead.items():
-            text = text.replace(old, new)
-        return text
-
-    def _serve(self, command: str, first: bool) -> None:
-        """Start a server in the background, as in a terminal of its own.
-
-        :param first: whether the reader ends the servers of the blocks before
-        """
-        if first:
-            status = self._shell.run(END)
-            assert status == 0, os.linesep.join(self._shell.lines)
-            self._shell.run("SERVED=")
-        begin = len(self._shell.lines)
-        text = "\n".join(line.partition(" # ")[0] for line in command.splitlines())
-        self._shell.run(f'{text} & SERVED="$SERVED $!"')
-        try:
-            wait_until(lambda: any(READY.search(line) for line in self._shell.lines[begin:]), 60)
-        except TimeoutError:
-            pytest.fail(f"{command} is not ready:\n{os.linesep.join(self._shell.lines[begin:])}")
-
-    def _expect(self, block: Block) -> None:
-        """Wait until the last commands have printed these lines, apart from numbers, units, times and identifiers.
-
-        Depots write their logs after a session has ended, so a command that shows a log is repeated.
-        """
-        shows_a_log = self._last.startswith(("grep -o", "tail"))
-
-        def found() -> bool:
-            if shows_a_log:
-                self._shell.run(self._last)
-            lines = [line.strip() for line in self._shell.lines[self._begin :]]
-            missing[:] = [each for each in patterns if not any(re.fullmatch(each, line) for line in lines)]
-            return not missing
-
-        missing: list[str] = []
-        patterns = [pattern(line) for line in block.text.splitlines() if line.strip()]
-        try:
-            wait_until(found, 20)
-        except TimeoutError:
-            printed = os.linesep.join(self._shell.lines[self._begin :])
-            pytest.fail(f"{self._last}\nprinted\n{printed}\ninstead of\n{block.text}\nmissing: {missing}")
-
-    def _check(self, block: Block) -> None:
-        if block.text.startswith(tuple(LEFT)):
-            return
-        if block.language == "python":
-            file, self._last = self._home / "cell.py", block.text
-            file.write_text(self._changed(block.text))
-            begin = self._begin = len(self._shell.lines)
-            status = self._shell.run(f"{sys.executable} -c {shlex.quote(CELL)} < ~/cell.py")
-            assert status == 0, os.linesep.join(self._shell.lines[begin:])
-        elif block.language == "toml":
-            file = self._home / "broker.toml"
-            file.touch(0o600)
-            file.write_text(self._changed(block.text))
-            if block.text.startswith(("[depots", "[[next", "via")):  # of coget and of a depot
-                tomllib.loads(block.text)
-            else:
-                configured(Settings("sqlite://"), file)
-        else:
-            assert CHECKS[block.language](block.text)
-
-
-def pattern(line: str) -> str:
-    """Return a pattern for a line, apart from numbers, units, times, identifiers and the widths of columns.
-
-    A line that ends with `...` stands for longer ones.
-    """
-    begin, parts = 0, []
-    text = line.strip().removesuffix("...")
-    for found in VARYING.finditer(text):
-        assert found.lastindex
-        parts += [re.escape(text[begin : found.start()]), SEEN[found.lastindex - 1]]
-        begin = found.end()
-    return "".join([*parts, re.escape(text[begin:]), ".*" if line.strip().endswith("...") else ""])
