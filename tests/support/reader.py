@@ -53,7 +53,7 @@ SEEN = ("[0-9a-f]{8,32}", r"[0-9][0-9.,:-]*(?: (?:bytes|[kMG]?B(?:/s)?|h|min|s)\
 
 
 class Script(NamedTuple):
-    """What a reader does otherwise than the page says.
+    """Differences between the page and the commands of a reader.
 
     :param before: commands that make what the page takes for granted
     :param instead: texts of commands that are replaced
