@@ -12,6 +12,7 @@ runs this command, for programs that open a browser.
 
 import json
 import shlex
+import ssl
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
@@ -78,7 +79,8 @@ class Browser:
 
     def __init__(self, cookies: Path) -> None:
         self._file = cookies
-        self.client = httpx.Client(follow_redirects=True, timeout=PATIENCE, trust_env=False)
+        trusted = ssl.create_default_context()
+        self.client = httpx.Client(follow_redirects=True, timeout=PATIENCE, trust_env=False, verify=trusted)
         if cookies.exists():
             for domain, path, name, value in json.loads(cookies.read_text()):
                 self.client.cookies.set(name, value, domain, path)

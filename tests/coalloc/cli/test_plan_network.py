@@ -1,7 +1,6 @@
 """`coget plan --network`: as text, as JSON, as a picture."""
 
 import json
-import textwrap
 import xml.etree.ElementTree as ElementTree
 from fractions import Fraction
 from pathlib import Path
@@ -9,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.coget import coget, without
+from tests.support.pages import blocks
 
 PAPER = Path(__file__).parents[3] / "docs/howto/plan.md"
 
@@ -16,16 +16,15 @@ PAPER = Path(__file__).parents[3] / "docs/howto/plan.md"
 @pytest.fixture
 def network(home):
     """The example network of the paper."""
-    text = PAPER.read_text()
-    example = text[text.index("    hosts:") : text.index("The answer:")]
-    (home / "net.yaml").write_text(textwrap.dedent(example))
+    example = next(block.text for block in blocks(PAPER) if block.name == "net.yaml")
+    (home / "net.yaml").write_text(example)
     return home / "net.yaml"
 
 
 def test_plan_is_printed_as_the_docs_show_it(network, home):
     result = coget(["plan", "--network", "net.yaml"], home)
     assert result.returncode == 0, result.stderr
-    shown = textwrap.dedent(PAPER.read_text().partition("The answer:\n\n")[2].partition("\n\nIn the picture")[0])
+    shown = next(block.text for block in blocks(PAPER) if block.kind == "printed")
     assert [line.rstrip() for line in result.stdout.splitlines()] == shown.splitlines()
 
 

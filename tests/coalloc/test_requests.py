@@ -1,0 +1,49 @@
+"""The Python API: a request takes what a user would write."""
+
+import pytest
+
+from coalloc import api
+from coalloc.errors import CoallocError, UsageError
+from tests.support.fetching import random_file
+from tests.support.gridftp import GridFTPServer
+
+
+@pytest.fixture
+def servers(start_gridftp, tmp_path) -> list[GridFTPServer]:
+    made = [start_gridftp(tmp_path / "export", host) for host in ("127.0.0.2", "127.0.0.3")]
+    for seed, name in enumerate(("x.root", "y.root")):
+        random_file(made[0].root / name, 300_000, seed)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("output", "name"), [("here", "here"), ("folder/", "folder/x.root"), ("folder", "folder/x.root"), (None, "x.root")]
+)
+async def test_an_output_may_be_a_string(servers, tmp_path, monkeypatch, output, name):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    (report,) = await api.download(api.Request(servers[0].url("x.root"), output=output))
+    assert report.output == name
+    assert (tmp_path / name).read_bytes() == (servers[0].root / "x.root").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"output": b"x"}, "not a path"),
+        ({"output": 7}, "not a path"),
+        ({"output": ""}, "is empty"),
+        ({"output": "none/"}, "not a directory"),
+        ({"engine": "steam"}, "unknown engine steam"),
+    ],
+)
+async def test_a_request_that_makes_no_sense_is_refused_with_a_reason(tmp_path, wrong, says):
+    with pytest.raises(UsageError, match=says):
+        await api.download(api.Request("ftp://127.0.0.1:9/x", **wrong))
+
+
+async def test_an_error_says_whether_it_may_pass(servers, tmp_path):
+    for url, passes in ((servers[0].url("none"), False), ("ftp://127.0.0.1:9/x", True)):
+        with pytest.raises(CoallocError) as caught:
+            await api.download(api.Request(url, output=tmp_path / "x"))
+        assert caught.value.transient == passes
