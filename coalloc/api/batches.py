@@ -61,6 +61,8 @@ async def download_list(
         raise UsageError("the list names no file", "write one URL a line")
     origin = Origin() if typed else Origin("document")
     request = request._replace(policy=policy_of(origin, request.own)).begun
+    assert request.credentials  # made by `begun`
+    request = request._replace(credentials=request.credentials.named(origin))
     found = await _looked_up(request, listed, origin)
     await download_files(request, found.files, take, watch, found.errors)
 
@@ -206,6 +208,10 @@ async def _named(
             f"{redact(listed.sources[0])} is a file of this machine, which a list on standard input may not name",
             "name it on the command line, or save the list to a file",
         )
+    if origin.kind != "user":
+        urls = tuple(Replica(source) for source in listed.sources if "://" in source)
+        for shown, why in admitted(ReplicaSet("", urls), origin).left_out:
+            raise UsageError(f"{shown} was {why}", "name it on the command line, or save the list to a file")
     found = [each.file for each in await named_files(request._replace(sources=listed.sources, output=None), broker)]
     if len(found) > 1 and (listed.out or listed.checksum):
         raise UsageError(f"{redact(listed.sources[0])} has several files", "leave out=... and checksum=... out")

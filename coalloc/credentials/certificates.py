@@ -75,10 +75,23 @@ def _usual() -> ClientCertificate | None:
 
 def _checked(found: ClientCertificate, what: str) -> CertificateChoice:
     try:
-        problem = why_not_private(found.key.stat()) or _why_not_now(found.certificate)
+        problem = why_not_private(found.key.stat()) or _why_unusable(found) or _why_not_now(found.certificate)
     except OSError as error:
         problem = f"it cannot be read: {error.strerror or error}"
     return CertificateChoice(None if problem else found, what, problem or "")
+
+
+def _why_unusable(found: ClientCertificate) -> str | None:
+    """Return why a certificate cannot be shown. :raises OSError: when the files are not a certificate with its key"""
+    import ssl
+
+    asked = list[str]()
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(*found, password=lambda: asked.append("") or "")
+    except (OSError, ValueError):
+        if not asked:
+            raise
+    return "its key needs a pass phrase" if asked else None
 
 
 def _why_not_now(certificate: Path) -> str | None:

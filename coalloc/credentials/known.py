@@ -1,5 +1,6 @@
 """The credentials that a command may use: the headers that the user gives, and the user's own, read when needed."""
 
+import asyncio
 import os
 import time
 from collections.abc import Mapping
@@ -43,6 +44,7 @@ class Credentials:
         self.accepted: set[WebOrigin] = set()
         """Servers that have answered a request with success."""
         self._tokens: dict[str, tuple[float, str]] = {}
+        self._asking: dict[tuple[asyncio.AbstractEventLoop, str], asyncio.Lock] = {}
 
     def named(self, origin: Origin) -> Self:
         """Return the credentials for replicas of this origin; they share cookies and tokens."""
@@ -79,10 +81,12 @@ class Credentials:
         """Return a token of oidc-agent. :raises PermissionRefused: when it gives none"""
         from coalloc.credentials.oidc_agent import token_of
 
-        asked, token = self._tokens.get(account, (0.0, ""))
-        if not token or time.monotonic() > asked + FRESH:
-            token = await token_of(account)
-            self._tokens[account] = time.monotonic(), token
+        key = asyncio.get_running_loop(), account
+        async with self._asking.setdefault(key, asyncio.Lock()):  # one process, not one for each connection
+            asked, token = self._tokens.get(account, (0.0, ""))
+            if not token or time.monotonic() > asked + FRESH:
+                token = await token_of(account)
+                self._tokens[account] = time.monotonic(), token
         return token
 
 

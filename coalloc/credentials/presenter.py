@@ -43,6 +43,7 @@ class Presenter:
         self._credentials = credentials or Credentials(own=False)
         self._route = route
         self._sent: deque[str] = deque(maxlen=MOST)
+        self._jars: dict[WebOrigin, CookieJar] = {}
 
     def _choice(self, server: WebOrigin) -> "HeaderChoice":
         from coalloc.credentials.choice import choose_headers
@@ -82,7 +83,7 @@ class Presenter:
     def secrets(self) -> Iterator[str]:
         """The secrets that were sent recently, which servers may repeat in their text."""
         yield from self._sent
-        for jar in self._credentials.jars.values():
+        for jar in self._jars.values():
             yield from (value for cookie in jar if len(value := cookie.value or "") >= SECRET_COOKIE)
 
     def certificate(self, server: WebOrigin) -> "CertificateChoice":
@@ -97,7 +98,8 @@ class Presenter:
         """Return the cookies of this server."""
         from coalloc.credentials.cookies import cookie_jar
 
-        return self._credentials.jars.setdefault(server, cookie_jar())
+        jar = self._jars[server] = self._credentials.jars.setdefault(server, cookie_jar())
+        return jar
 
     def has_cookies(self, server: WebOrigin) -> bool:
         """Return whether this server has set a cookie."""

@@ -136,7 +136,12 @@ class FileTransfer:
         from coalloc.schedule.pauses import pause_seconds
 
         target, last = Path(self._name), False
-        request = api.Request(self._sources, output=target, overwrite=True)
+        request = api.Request(
+            self._sources,
+            output=target,
+            overwrite=True,
+            credentials=api.Credentials(own=False),  # those of the environment are the daemon's
+        )
         while not self.report and not last:
             self._tries += 1
             results: api.Results[TransferReport] = api.Results()

@@ -13,6 +13,7 @@ from coalloc.errors import (
     ReplicaChanged,
     Stalled,
 )
+from coalloc.safe_text import redact
 
 __all__ = ["as_os_error"]
 
@@ -30,6 +31,7 @@ KINDS: Sequence[tuple[tuple[type[CoallocError], ...], type[OSError], int]] = [
 def as_os_error(error: CoallocError, path: str) -> OSError:
     """Return Python's error for one of coget's, with the remedy."""
     message = f"{error}: {error.remedy}" if error.remedy else str(error)
+    path = "|".join(redact(each) if "://" in each else each for each in path.split("|"))
     for classes, kind, number in KINDS:
         if isinstance(error, classes):
             return kind(number, message, path)

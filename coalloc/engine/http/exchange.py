@@ -9,7 +9,7 @@ The policy of addresses restricts redirects.
 """
 
 from collections import deque
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple, Protocol, Union
 
@@ -73,6 +73,8 @@ class Signer(Protocol):
     """An author of headers that authenticate each request for one URL anew. `names` are all of these, in lower case."""
 
     names: Sequence[str]
+    secrets: Iterable[str]
+    """Secret values of recent headers, which servers may repeat in their text."""
 
     def sign(self, method: str) -> Mapping[str, str]:
         """Return the headers for a request of this method."""
@@ -122,7 +124,8 @@ class HTTPExchange:
 
     def hidden(self, foreign: object) -> str:
         """Return the text of a server or a library without the secrets of the requested URLs."""
-        return hide(str(foreign), self._url, *self._led_by, secrets=self._presenter.secrets)
+        signed = self.signer.secrets if self.signer else ()
+        return hide(str(foreign), self._url, *self._led_by, secrets=(*self._presenter.secrets, *signed))
 
     @property
     def named_by(self) -> str | None:
@@ -143,13 +146,13 @@ class HTTPExchange:
         status, server = answer.status_code, self._server_of_answer(answer)
         remedy = self._presenter.remedy(server) if status in DENIED else ""
         error = refusal(status, answer.reason_phrase, answer.headers, self.shown, self.hidden, remedy)
-        if status == 401 and self._presenter.may_be_renewed(server):
-            error.permanent = False
         federation = self._options.federation
         if federation and federation.issuers and status in DENIED:
             issuers = " or ".join(federation.issuers)
-            error.message += f": it needs a token from {issuers}"
-            error.remedy = f"get a token for {federation.host} from {issuers}; {error.remedy}"
+            remedy = f"get a token for {federation.host} from {issuers}; {error.remedy}"
+            error = PermissionRefused(f"{error.message}: it needs a token from {issuers}", remedy)
+        if status == 401 and self._presenter.may_be_renewed(server):
+            error.permanent = False
         return error
 
     def _server_of_answer(self, answer: Answer) -> WebOrigin:

@@ -5,6 +5,7 @@ time. They raise the errors of httpcore, ssl and the dialer, and OSError; `excha
 """
 
 import asyncio
+import logging
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Iterable
@@ -28,6 +29,9 @@ __all__ = ["ClientSecrets", "adopted", "client", "proxied"]
 BEGINNING, HEADERS = 64 * 1024, 128 * 1024
 """Bytes read at once at the beginning of a response, and length of this beginning; httpcore accepts 100 KiB of headers.
 """
+
+for _noisy in ("httpx", "httpcore"):
+    logging.getLogger(_noisy).setLevel(logging.WARNING)  # they log URLs with their queries, and Set-Cookie
 
 Spare = Callable[[], socket.socket | None]
 

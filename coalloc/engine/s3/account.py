@@ -9,6 +9,7 @@ import logging
 import os
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -39,29 +40,31 @@ class S3Account:
         "x-amz-checksum-mode",
     )
 
-    def __init__(self, wanted: S3Object) -> None:
+    def __init__(self, wanted: S3Object, own: bool = True) -> None:
         self._wanted = wanted
+        self._own = own
         self._rule = s3_rule(wanted.name) or S3Rule()
         self._keys: Any = None
+        self.secrets = deque[str](maxlen=24)
         self._asked_at = time.monotonic()
         session = _session(self._rule)
         self.place = self._find_place(session)
         self._keys = self._find_keys(session)
 
     @classmethod
-    async def find(cls, wanted: S3Object) -> "S3Account":
+    async def find(cls, wanted: S3Object, own: bool = True) -> "S3Account":
         """Return the account for an object; the files and services are read in a thread.
 
         :raises Unsupported: when botocore is not installed, for an invalid rule, or invalid settings of the AWS tools
         :raises LoginRefused: when temporary keys cannot be renewed
         """
-        return await asyncio.to_thread(cls._found, wanted)
+        return await asyncio.to_thread(cls._found, wanted, own)
 
     @classmethod
-    def _found(cls, wanted: S3Object) -> "S3Account":
+    def _found(cls, wanted: S3Object, own: bool) -> "S3Account":
         with _reading:
             try:
-                return _converted(lambda: cls(wanted))
+                return _converted(lambda: cls(wanted, own))
             except UsageError as error:  # other replicas can still be used
                 raise Unsupported(error.message, error.remedy) from None
 
@@ -85,7 +88,7 @@ class S3Account:
         return S3Place(rule.bucket or self._wanted.name, region or DEFAULT_REGION, endpoint, style == "virtual")
 
     def _find_keys(self, session: Any) -> Any:
-        if self._rule.anonymous:
+        if self._rule.anonymous or not self._own:
             return None
         found = session.get_credentials()
         return found and found.get_frozen_credentials()
@@ -104,7 +107,10 @@ class S3Account:
             return headers
         request = AWSRequest(method, self.url, headers=headers)
         S3SigV4Auth(self._keys, "s3", self.place.region).add_auth(request)
-        return dict(request.headers.items())
+        signed = dict(request.headers.items())
+        signature = signed.get("Authorization", "")
+        self.secrets.extend((signed.get("X-Amz-Security-Token", ""), signature, signature.rpartition("=")[2]))
+        return signed
 
     async def renew(self) -> None:
         """Renew temporary keys that are about to expire.
