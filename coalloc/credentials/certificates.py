@@ -85,9 +85,15 @@ def _why_unusable(found: ClientCertificate) -> str | None:
     """Return why a certificate cannot be shown. :raises OSError: when the files are not a certificate with its key"""
     import ssl
 
-    asked = list[str]()
+    asked = False
+
+    def no_password() -> str:
+        nonlocal asked
+        asked = True
+        return ""
+
     try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(*found, password=lambda: asked.append("") or "")
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(*found, password=no_password)
     except (OSError, ValueError):
         if not asked:
             raise

@@ -73,8 +73,10 @@ class Signer(Protocol):
     """An author of headers that authenticate each request for one URL anew. `names` are all of these, in lower case."""
 
     names: Sequence[str]
-    secrets: Iterable[str]
-    """Secret values of recent headers, which servers may repeat in their text."""
+
+    @property
+    def secrets(self) -> Iterable[str]:
+        """Secret values of recent headers, which servers may repeat in their text."""
 
     def sign(self, method: str) -> Mapping[str, str]:
         """Return the headers for a request of this method."""

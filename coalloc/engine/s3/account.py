@@ -109,7 +109,8 @@ class S3Account:
         S3SigV4Auth(self._keys, "s3", self.place.region).add_auth(request)
         signed = dict(request.headers.items())
         signature = signed.get("Authorization", "")
-        self.secrets.extend((signed.get("X-Amz-Security-Token", ""), signature, signature.rpartition("=")[2]))
+        secrets = signed.get("X-Amz-Security-Token", ""), signature, signature.rpartition("=")[2]
+        self.secrets.extend(filter(None, secrets))
         return signed
 
     async def renew(self) -> None:
