@@ -26,6 +26,7 @@ from coalloc.resolve.trees import FoundTree, files_below
 from coalloc.safe_text import redact
 from coalloc.util.addresses import policy_of
 from coalloc.util.concurrency import gather
+from coalloc.util.disk import in_thread
 
 if TYPE_CHECKING:
     from coalloc.broker_client import Broker
@@ -137,7 +138,7 @@ async def download_files(
     """
     errors, request = errors or {}, request.begun
     path = request.path
-    await refuse_collisions([file.name for file in files], HeldHere(path))
+    await refuse_collisions(await in_thread(_places, [file.name for file in files], path or Path()), HeldHere(path))
     for name, error in errors.items():
         take(FileResult(name, None, error))
     past, fetched, small = GroupedHistory.open(), FetchedGroup(FetchedFiles.open()), SmallFiles()
@@ -152,6 +153,17 @@ async def download_files(
         fetched.flush()
     if failed:
         raise FilesFailed(failed, len(files) + len(errors), many.unbegun)
+
+
+def _places(names: Sequence[str], top: Path) -> list[str]:
+    """Return the names with the links resolved that their directories already are, as two may lead to one place."""
+    real = os.path.realpath(top)
+    folders = {name.rpartition("/")[0] for name in names}
+    places = {each: os.path.relpath(os.path.realpath(f"{real}/{each}"), real) for each in folders}
+    split = [name.rpartition("/") for name in names]
+    found = [os.path.normpath(f"{places[folder]}/{last}") for folder, _, last in split]
+    # Those outside are refused when they are written.
+    return [name if place.startswith("../") else place for name, place in zip(names, found, strict=True)]
 
 
 def _ended(take: Callable[[FileResult], None], failed: dict[str, CoallocError], result: FileResult) -> None:

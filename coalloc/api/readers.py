@@ -6,7 +6,7 @@ from dataclasses import replace
 from coalloc.api.downloads import broker_of
 from coalloc.download.range_reader import RangeReader
 from coalloc.download.reader_pool import ReaderPool
-from coalloc.download.request import Request, dialers, named_files, ranked
+from coalloc.download.request import Request, named_files, ranked
 from coalloc.engine import open_sources
 from coalloc.engine.base import Source
 from coalloc.engine.first_answers import FirstAnswers
@@ -30,12 +30,13 @@ async def open_reader(request: Request, pool: ReaderPool | None = None) -> Range
     :raises CoallocError: if no replica can be used, or two contradict each other
     """
     with closing(FirstAnswers()) as first:
-        made = request.dialers or dialers(request.own, request.via, request.broker)
-        request = request._replace(first=first, dialers=made)
+        request = request.begun._replace(first=first)
         found, *others = await named_files(request, broker_of(request))
         if others:
             raise UsageError("only one file can be read, but the source names several", "name one of them")
-        await made.learn([found])
+        found = found._replace(file=found.file.without_guests())  # nothing would notice their wrong bytes
+        if request.dialers:
+            await request.dialers.learn([found])
         file, estimates = ranked(found, TransferHistory.open())
         file = file._replace(vouched=False)  # nothing would notice wrong bytes
         options = replace(request.options, slots=Slots.from_environment())

@@ -11,6 +11,8 @@ __all__ = ["HedgedRead"]
 
 CONNECTING = 1.0
 """Seconds for a session to connect before another replica is asked."""
+SOON = 0.05
+"""Minimum seconds until it is looked again whether the request of a read was sent."""
 
 
 class HedgedRead:
@@ -66,7 +68,7 @@ class HedgedRead:
         (read,) = self._reads.values()
         late = self._choice.late(read)
         if read.asked_at is None:  # the request may be sent soon
-            return min(late, CONNECTING)
+            return max(SOON, min(late, CONNECTING))
         return max(0.0, read.asked_at + self._periods * late - self._choice.time())
 
     def _hedge(self) -> None:

@@ -104,7 +104,7 @@ class ManyFiles:
             self._watch(self._view("done"))
 
     async def _work(self) -> None:
-        for file in self._left:
+        while file := next(self._left, None):  # not a `for`: it would keep the iterator when the disk is full
             await self._one(file)
 
     async def _one(self, file: ReplicaSet) -> None:

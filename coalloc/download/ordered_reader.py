@@ -79,9 +79,9 @@ class OrderedReader:
             self._paced.end()
 
     async def _give(self, data: memoryview) -> None:
-        began = self._loop.time()
         for digest in self._digests:
             await _update(digest, data)
+        began = self._loop.time()
         await self._take(data)
         self._ahead.take(self._ahead.front + len(data))
         if self._paced:

@@ -104,7 +104,7 @@ class ReadReplicas:
         """Return the error for reads when no replica is left."""
         errors = {i: each.error for i, each in enumerate(self.replicas) if each.error}
         for kind in (NoSuchFile, ReplicaChanged):
-            if all(isinstance(each, kind) for each in errors.values()):
+            if errors and all(isinstance(each, kind) for each in errors.values()):
                 return errors[min(errors)]
         return unusable([redact(each.url) for each in self.replicas], errors)
 

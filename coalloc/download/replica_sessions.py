@@ -128,7 +128,7 @@ class ReplicaSessions:
 
     async def _session(self) -> Source:
         """Return an idle session, or a new one. If this machine has all that are permitted, wait for one."""
-        if not self._idle:
+        while not self._idle:  # also if another read has taken the one that became idle
             made = self._make()
             try:
                 if stat := await self._connected(made):

@@ -186,7 +186,7 @@ class SmallFiles:
         size = _size(answer)
         if size is None or "content-encoding" in answer.headers:
             return None
-        stated = stated_digests(answer.headers, whole=True)
+        stated = stated_digests(answer.headers, whole=True, bodiless=method == "HEAD")
         unused = tuple(map(exchange.hidden, stated.unused))
         stat = Stat(size, validator(answer.headers), stated.usable, unused=unused)
         if method == "HEAD":

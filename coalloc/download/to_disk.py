@@ -240,7 +240,8 @@ class Download(Transfer):
         """Continue from the state that an earlier run left, or begin anew; return the judge of the complete file."""
         size = self._agreement.size
         assert size is not None
-        expected = expectation(self._file.checksums) or expectation(self._agreement.digests)
+        stated = [] if self._file.pieces else self._agreement.digests  # a server does not outweigh given hashes
+        expected = expectation(self._file.checksums) or expectation(stated)
         header = describe(size, self._urls, self._agreement.first_answers, [expected] if expected else [])
         earlier = recall(self._partial.journal_path, header, self._partial.directory)
         if earlier.extents and not (expected or self._file.pieces):

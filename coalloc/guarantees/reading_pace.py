@@ -44,7 +44,7 @@ class ReadingPace:
             self._miss(max(self._missing_since, self._due), now)
             self._missing_since = None
         self._given += nbytes
-        self._slow += max(0.0, until - max(now, self._due))
+        self._slow += max(0.0, until - now - nbytes / self._rate)
 
     def lack(self, now: float) -> None:
         """Record that the next bytes have not arrived; `give` or `end` ends that."""

@@ -8,6 +8,7 @@ import os
 import stat
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -24,6 +25,10 @@ MOST_FILES = 1_000_000
 """Maximum number of files that are stored, the newest ones."""
 GROUP, SECONDS = 200, 1.0
 """Files that are stored together at most, and seconds after which those that wait are stored."""
+PAUSES = 20
+"""Minimum time between two writes, as a multiple of the time of one: others may have the file locked."""
+SETTLED = 60.0
+"""Seconds after which a date counts as a version: servers' clocks may be wrong."""
 READ = "SELECT url, validator, size FROM fetched WHERE path = ? AND identity = ?"
 WRITE = "INSERT OR REPLACE INTO fetched VALUES (?, ?, ?, ?, ?, ?)"
 FORGET = "DELETE FROM fetched WHERE path = ? AND identity != ?"
@@ -72,7 +77,7 @@ class FetchedFiles(RecordsFile):
             (os.fsencode(os.path.realpath(file.path)), _hashed(url), file.identity, each.validator, each.size, now)
             for file in files
             for url, each in file.versions.items()
-            if each.validator
+            if each.validator and not _is_fresh(each.validator, now)
         ]
 
         def write(database: "sqlite3.Connection") -> None:
@@ -103,8 +108,21 @@ class FetchedGroup:
 
     def flush(self) -> None:
         """Store the files that wait."""
-        waiting, self._waiting, self._flushed_at = self._waiting, [], time.monotonic()
+        waiting, self._waiting, began = self._waiting, [], time.monotonic()
         self.files.add(waiting)
+        now = time.monotonic()
+        self._flushed_at = now + PAUSES * (now - began)
+
+
+def _is_fresh(validator: str, now: float) -> bool:
+    """Return whether this is a date so recent that the file may change without another one (RFC 9110, 8.8.2.2)."""
+    from email.utils import parsedate_to_datetime  # imported here because most servers state an ETag
+
+    if not validator.endswith("GMT"):
+        return False
+    with suppress(ValueError, OverflowError):
+        return parsedate_to_datetime(validator).timestamp() > now - SETTLED
+    return False
 
 
 def _hashed(url: str) -> str:

@@ -14,6 +14,8 @@ FRESH = 10.0
 """Seconds for which an estimate is used again."""
 GROUP, SECONDS = 200, 2.0
 """Transfers that are stored together at most, and seconds after which those that wait are stored."""
+PAUSES = 20
+"""Minimum time between two writes, as a multiple of the time of one: others may have the file locked."""
 
 
 class GroupedHistory(TransferHistory):
@@ -32,8 +34,10 @@ class GroupedHistory(TransferHistory):
 
     def flush(self) -> None:
         """Store the transfers that wait."""
-        waiting, self._waiting, self._flushed_at = self._waiting, [], time.monotonic()
+        waiting, self._waiting, began = self._waiting, [], time.monotonic()
         super().add(waiting)
+        now = time.monotonic()
+        self._flushed_at = now + PAUSES * (now - began)
 
     def estimates(self, urls: Iterable[str], now: float) -> dict[str, Estimate]:
         keys = {url: source_key(url) for url in urls}

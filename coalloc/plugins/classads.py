@@ -83,10 +83,11 @@ def _escaped(found: re.Match[str]) -> str:
 
 def _unescaped(string: str) -> str:
     def meaning(found: re.Match[str]) -> str:
-        code = found[1]
-        return chr(int(code, 8)) if code[0] in "01234567" else ESCAPES.get(code, code)
+        if found[1]:  # HTCondor writes each byte outside ASCII so
+            return bytes(int(code, 8) for code in found[1].split("\\")[1:]).decode(errors="surrogateescape")
+        return ESCAPES.get(found[2], found[2])
 
-    return re.sub(r"\\([0-3]?[0-7]{1,2}|.)", meaning, string[1:-1], flags=re.DOTALL)
+    return re.sub(r"((?:\\[0-3]?[0-7]{1,2})+)|\\(.)", meaning, string[1:-1], flags=re.DOTALL)
 
 
 class _AdReader:

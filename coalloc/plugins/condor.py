@@ -46,9 +46,15 @@ def _run(words: Sequence[str]) -> int:
         print(USAGE, file=sys.stderr)
         return 1
     _leave_home()
-    with Path(given["-outfile"]).open("w", encoding="utf-8") as results:  # made at once, as its name may be used again
+    with Path(given["-outfile"]).open(
+        "w", encoding="utf-8", errors="surrogateescape"
+    ) as results:  # made at once, as its name may be used again
         try:
-            return _transfer(Path(given["-infile"]).read_text(encoding="utf-8"), results, upload="-upload" in words)
+            return _transfer(
+                Path(given["-infile"]).read_text(encoding="utf-8", errors="surrogateescape"),
+                results,
+                upload="-upload" in words,
+            )
         except (OSError, ValueError) as error:
             print(f"condor_coget_plugin: {given['-infile']}: {error}", file=sys.stderr)
             return 1

@@ -178,7 +178,9 @@ class Readers:
             raise Unsupported(f"more than {MOST_LISTED} datasets begin with '{below}'", "list a longer path")
         found: dict[str, Info] = {}
         for entry in entries:
-            if not (entry.name.startswith(below) and DATASET.fullmatch(entry.name)) or entry.name.startswith("/"):
+            parts = {*entry.name.split("/"), *entry.name.partition(":")[2].split("/")}
+            plain = DATASET.fullmatch(entry.name) and not parts & {".", ".."}
+            if not (entry.name.startswith(below) and plain) or entry.name.startswith("/"):
                 continue  # the broker must not name anything else, such as URLs
             head, slash, _ = entry.name[len(below) :].partition("/")
             name = f"{below}{head}"

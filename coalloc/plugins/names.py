@@ -28,7 +28,17 @@ def sources(path: str, roots: Sequence[str] = ()) -> tuple[str, ...]:
     """
     if not roots:
         return tuple(path.split(SEPARATOR))
-    return tuple(f"{root.rstrip('/')}/{quote(path)}" if path else root for root in roots)
+    return tuple(_below(root, path) if path else root for root in roots)
+
+
+def _below(root: str, path: str) -> str:
+    """Return the URL of a path below a root, before the root's query, which may be a token.
+
+    >>> _below("https://a/top?token=1", "x")
+    'https://a/top/x?token=1'
+    """
+    address, mark, query = root.partition("?")
+    return f"{address.rstrip('/')}/{quote(path)}{mark}{query}"
 
 
 def listed_at(urls: Sequence[str]) -> str | None:

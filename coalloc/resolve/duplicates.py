@@ -112,6 +112,10 @@ async def _read(
     stated = {checksum.algorithm: checksum.value for checksum in answer.checksums}
     if any(stated.get(each.algorithm, each.value) != each.value for each in found.checksums):
         raise UsageError("its checksum is not the one that the server states", "use another Metalink")
+    if None not in (found.size, answer.size) and found.size != answer.size:
+        raise UsageError(
+            "its size is not the one that the server states: it is of another version", "use another Metalink"
+        )
     known = answer.address and address and min(answer.address, address, key=class_of)
     secure = secure and by.secure
     naming = NamedBy(redact(link.url), redirecting=False, secure=secure)

@@ -18,6 +18,7 @@ from coalloc.errors import SourceError, Stalled, Unreachable, Unsupported, Usage
 from coalloc.model import Checksum, NamedBy
 from coalloc.safe_text import redact
 from coalloc.util.concurrency import first_success, succeeded
+from coalloc.util.counts import count
 from coalloc.util.dialer import Dialer, DirectDialer, fastest_is_known, ordered
 
 __all__ = ["METALINKS", "FetchedDocument", "HeadAnswer", "get", "head"]
@@ -57,6 +58,7 @@ class HeadAnswer(NamedTuple):
     targets: tuple[str, ...] = ()
     checksums: tuple[Checksum, ...] = ()
     address: str | None = None
+    size: int | None = None
 
 
 async def head(
@@ -112,18 +114,19 @@ async def _head(url: str, dialer: Dialer, first: FirstAnswers | None, credential
 def _understood(url: str, server: HTTPExchange, answer: Answer | None) -> HeadAnswer:
     """Return the links of an answer and of the redirects to it; `answer` is None if it did not come."""
     said: list[tuple[str, Mapping[str, str], bool]] = [(str(each.url), each.headers, True) for each in server.redirects]
-    stated = StatedDigests()
+    stated, size = StatedDigests(), None
     if answer and answer.is_success:
         last = url if isinstance(answer, PlainAnswer) else str(answer.url)
         said.append((last, answer.headers, False))
-        stated = stated_digests(answer.headers, whole=True)
+        stated = stated_digests(answer.headers, whole=True, bodiless=True)
+        size = None if "content-encoding" in answer.headers else count(answer.headers.get("content-length", ""))
     secure = url.startswith("https:") and all(place.startswith("https:") for place, _, _ in said)
     found = [
         (link, NamedBy(redact(place), redirecting, secure))
         for place, headers, redirecting in said
         for link in links(headers, place)
     ]
-    return HeadAnswer(False, tuple(found), tuple(place for place, _, _ in said), stated.usable, server.named_by)
+    return HeadAnswer(False, tuple(found), tuple(place for place, _, _ in said), stated.usable, server.named_by, size)
 
 
 async def get(

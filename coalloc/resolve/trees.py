@@ -1,7 +1,7 @@
 """The files below a server's directory, by the listings of all directories in it."""
 
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Container, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import NamedTuple
 from urllib.parse import quote
@@ -17,8 +17,17 @@ __all__ = ["FoundTree", "files_below", "walk_folders"]
 
 ListFolder = Callable[[str], AsyncGenerator[Sequence[Entry], None]]
 """`list_folder(folder)`: the entries of a directory below the top, "" or a path with a slash at its end, in groups."""
-SAME = 3
-"""Directories in a row with the same entries and the same path from one to the next, which show that it is a loop."""
+SAME, SAME_EMPTY = 3, 10
+"""Directories in a row with the same entries and the same path from one to the next, which show that it is a loop; more
+of them if there are only directories in it, as arrays of several dimensions may have.
+"""
+
+
+class FolderListing(NamedTuple):
+    """The entries of one directory: a number for all of them, and whether there is a file among them."""
+
+    entries: int
+    has_files: bool
 
 
 class FoundTree(NamedTuple):
@@ -39,12 +48,12 @@ async def files_below(lister: Lister, url: str) -> FoundTree:
     :raises LimitExceeded: when the tree exceeds the limits in depth or size
     :raises SourceError: when nothing of the directory can be listed
     """
-    listed: dict[str, int] = {}
-    loops: list[str] = []
+    listed: dict[str, FolderListing] = {}
+    loops: dict[str, None] = {}
     errors: dict[str, CoallocError] = {}
 
     async def list_folder(folder: str) -> AsyncGenerator[Sequence[Entry], None]:
-        if any(map(folder.startswith, loops)):
+        if _is_in(folder, loops):
             return
         seen: dict[Entry, None] = {}
         try:
@@ -56,14 +65,18 @@ async def files_below(lister: Lister, url: str) -> FoundTree:
             if not (folder or seen):
                 raise
             errors[folder or "./"] = error
-        listed[folder] = hash(frozenset(seen))
+        listed[folder] = FolderListing(hash(frozenset(seen)), any(entry.kind == "file" for entry in seen))
         if loop := next(_loops(folder, listed), None):
-            loops.append(loop)
+            loops[loop] = None
             return
         yield [entry for entry in seen if entry.kind == "dir" and not _is_refused(folder, entry, errors)]
 
     found = [name async for name, _ in walk_folders(list_folder, redact(url))]
-    return FoundTree([name for name in found if not any(map(name.startswith, loops))], loops, errors)
+    return FoundTree([name for name in found if not _is_in(name, loops)], list(loops), errors)
+
+
+def _is_in(path: str, folders: Container[str]) -> bool:
+    return any(path[: at + 1] in folders for at, letter in enumerate(path) if letter == "/")
 
 
 def _is_refused(folder: str, entry: Entry, errors: dict[str, CoallocError]) -> bool:
@@ -73,23 +86,27 @@ def _is_refused(folder: str, entry: Entry, errors: dict[str, CoallocError]) -> b
     return reason is not None
 
 
-def _loops(folder: str, listed: Mapping[str, int]) -> Iterator[str]:
+def _loops(folder: str, listed: Mapping[str, FolderListing]) -> Iterator[str]:
     """Yield the second of the last directories in a row that are the same, and below each other by the same path.
 
-    >>> list(_loops("a/l/l/", {"a/": 1, "a/l/": 1, "a/l/l/": 1}))
+    >>> one, other = FolderListing(1, True), FolderListing(2, True)
+    >>> list(_loops("a/l/l/", {"a/": one, "a/l/": one, "a/l/l/": one}))
     ['a/l/']
-    >>> list(_loops("a/l/l/", {"a/": 2, "a/l/": 1, "a/l/l/": 1}))
+    >>> list(_loops("a/l/l/", {"a/": other, "a/l/": one, "a/l/l/": one}))
     []
-
-    :param listed: a number for the entries of each directory
+    >>> list(_loops("0/0/0/", dict.fromkeys(["0/", "0/0/", "0/0/0/"], FolderListing(1, False))))
+    []
     """
     parts = folder.split("/")[:-1]
     for length in range(1, len(parts) // (SAME - 1) + 1):
-        above = ["".join(f"{part}/" for part in parts[: len(parts) - length * n]) for n in range(SAME)]
-        way = parts[-length:]
-        repeated = all(parts[len(parts) - length * (n + 1) :][:length] == way for n in range(SAME - 1))
+        cycle = ["".join(f"{part}/" for part in parts[:end]) for end in range(len(parts) - length + 1, len(parts) + 1)]
+        same = SAME if any(each in listed and listed[each].has_files for each in cycle) else SAME_EMPTY
+        if len(parts) < length * (same - 1):
+            continue
+        above = ["".join(f"{part}/" for part in parts[: len(parts) - length * n]) for n in range(same)]
+        repeated = all(parts[len(parts) - length * (n + 1) :][:length] == parts[-length:] for n in range(same - 1))
         if repeated and all(listed.get(each) == listed[folder] for each in above):
-            yield above[SAME - 2]
+            yield above[same - 2]
 
 
 async def walk_folders(list_folder: ListFolder, shown: str) -> AsyncGenerator[tuple[str, Entry], None]:

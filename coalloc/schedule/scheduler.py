@@ -326,7 +326,7 @@ class Scheduler:
         source = self.state.sources[copy.source]
         if copy.unanswered:
             source.learn_wait(copy.silence(now))
-            source.failures = min(source.failures, TRIES - 2)  # it was only slower than others, so it is not dropped
+            source.failures = min(source.failures, self._tries - 2)  # only slower than others, so it is not dropped
         if copy.silence(now) > SUSPICIOUS:
             self._fail_silent(source, copy, now)
         else:

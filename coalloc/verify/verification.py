@@ -8,6 +8,7 @@ which sources.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 
+from coalloc.errors import VerificationError
 from coalloc.model import SUSPECTED, Basis, Checksum, Extent, PieceHashes
 from coalloc.partial_file import PartialFile
 from coalloc.util.disk import in_thread
@@ -106,6 +107,15 @@ class Verification:
             algorithms = compared(checksum for checksums in stated.values() for checksum in checksums)
             found = {algorithm: await in_thread(self._file.digest, algorithm) for algorithm in algorithms}
             self.contradictions = contradictions(found, stated)
+            others = (
+                {each.source for each in self.contradictions if each.found} - self._guests - (self._stated_by or set())
+            )
+            if self._stated_by is not None and others:
+                names = " and ".join(self._servers.name(i) for i in sorted(others | set(self._stated_by)))
+                raise VerificationError(
+                    f"the replicas are different files, by the checksums that {names} state",
+                    "give the right checksum with --checksum ALGORITHM:HEX, or leave the wrong URL out",
+                )
             if not self.knows_the_whole:
                 senders = self._guests & self._file.senders
                 wrong = [each for each in self.contradictions if each.found is not None]

@@ -7,7 +7,7 @@ import pytest
 
 from coalloc import api
 from coalloc.errors import VerificationError
-from coalloc.model import Results
+from coalloc.model import PieceHashes, Replica, ReplicaSet, Results
 from coalloc.util.checksums import hasher
 from tests.support.served_file import served_file
 
@@ -129,3 +129,44 @@ async def test_a_reader_in_order_learns_of_a_wrong_checksum():
         server.headers = WRONG[0]
         with pytest.raises(VerificationError, match="not the expected"):
             await read(server.url)
+
+
+async def test_hashes_of_pieces_count_more_than_the_word_of_the_server(tmp_path):
+    evil = bytes(reversed(CONTENT))
+    async with served_file(evil, {"Repr-Digest": f"sha-256=:{base64_of('sha256', evil)}:"}) as server:
+        hashes = PieceHashes("sha256", len(CONTENT), (hashlib.sha256(CONTENT).hexdigest(),))
+        file = ReplicaSet("here", (Replica(server.url),), size=len(CONTENT), pieces=hashes)
+        with pytest.raises(VerificationError):
+            await api.download(api.Request((), output=tmp_path / "here", file=file))
+    assert not (tmp_path / "here").exists()
+
+
+async def test_replicas_that_contradict_each_other_by_different_algorithms_are_no_file(tmp_path):
+    other = bytes(reversed(CONTENT))
+    stated = {"x-goog-hash": f"md5={base64_of('md5')}"}, {"Repr-Digest": f"sha-256=:{base64_of('sha256', other)}:"}
+    async with served_file(CONTENT, stated[0]) as one, served_file(other, stated[1]) as two:
+        with pytest.raises(VerificationError, match="different files"):
+            await api.download(api.Request((one.url, two.url), output=tmp_path / "here"))
+    assert not (tmp_path / "here").exists()
+
+
+async def test_a_digest_of_an_answer_without_a_body_is_not_of_the_file(tmp_path):
+    def headers(method):
+        return {"Content-Digest": f"sha-256=:{base64_of('sha256', CONTENT if method == 'GET' else b'')}:"}
+
+    async with served_file(CONTENT, headers) as server:
+        await fetched(tmp_path, server.url)
+
+
+async def test_random_reads_do_not_use_servers_that_nobody_named(tmp_path):
+    """Nothing would notice their wrong bytes."""
+    async with served_file(bytes(len(CONTENT))) as guest:
+        link = {"Link": f"<{guest.url}>; rel=duplicate", "Repr-Digest": SHA256}
+        async with served_file(CONTENT, link) as server:
+            reader = await api.open_reader(api.Request((server.url,)))
+            try:
+                for start in range(0, 50_000, 1000):
+                    assert await reader.read(start, start + 1000) == CONTENT[start : start + 1000]
+            finally:
+                await reader.close()
+    assert not guest.requests

@@ -41,10 +41,11 @@ class StatedDigests(NamedTuple):
     unused: tuple[str, ...] = ()
 
 
-def stated_digests(headers: Mapping[str, str], *, whole: bool) -> StatedDigests:
+def stated_digests(headers: Mapping[str, str], *, whole: bool, bodiless: bool = False) -> StatedDigests:
     """Return the checksums of the whole file that these headers state.
 
     :param whole: whether the response is about the whole file, not about a range
+    :param bodiless: whether it answers HEAD: its `Content-Digest` is that of no bytes (RFC 9530, B.2)
 
     >>> stated_digests({"digest": "ADLER32=03da0195", "repr-digest": "adler=:A9oBlQ==:"}, whole=False).usable
     (Checksum(algorithm='adler32', value='03da0195'),)
@@ -53,7 +54,7 @@ def stated_digests(headers: Mapping[str, str], *, whole: bool) -> StatedDigests:
     """
     found: dict[str, set[str]] = {}
     unused: dict[str, None] = {}
-    for name, value, doubt in (*_listed(headers, whole), *_of_amazon(headers, whole)):
+    for name, value, doubt in (*_listed(headers, whole and not bodiless), *_of_amazon(headers, whole)):
         algorithm = normalise(ALIASES.get(name.lower(), name))
         digest = algorithm and _hex(value, ALGORITHMS[algorithm])
         if algorithm and digest and not doubt:

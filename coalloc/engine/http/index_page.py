@@ -69,6 +69,8 @@ class IndexPage(HTMLParser):
 
     def end(self) -> list[Entry]:
         """End the page; return the last entries."""
+        if "<" in self.rawdata:  # cut off; to parse it would take the square of its length
+            raise Unsupported("its listing ended in the middle of a tag", "try again")
         with _valid():
             self.close()
         self._finish()

@@ -18,6 +18,8 @@ __all__ = ["HTTPLister"]
 
 SECONDS = 60.0
 """Maximum seconds in which no byte of a page arrives, as when a server reads a large directory."""
+TAIL = 200
+"""Characters at the end of a page in which its last tag is."""
 
 
 class HTTPLister(Lister):
@@ -33,11 +35,14 @@ class HTTPLister(Lister):
                 answering = server.answer("GET", {"Accept": "text/html"})
                 answer = await answering.__aenter__()
             try:
-                page = IndexPage(_address(server, answer, url))
+                page, begun, last = IndexPage(_address(server, answer, url)), False, ""
                 async for text in _texts(server, answer):
                     page.feed_text(text)
+                    begun, last = begun or "<html" in text.lower(), (last + text)[-TAIL:]
                     if entries := page.take():
                         yield entries
+                if begun and "</html" not in last.lower() and not _has_known_end(answer):
+                    raise Unsupported("its listing ended too early", "try again")
                 yield page.end()
             except (LimitExceeded, Unsupported) as error:
                 raise type(error)(f"{server.shown}: {error.message}", error.remedy) from None
@@ -63,6 +68,11 @@ def _address(server: HTTPExchange, answer: Answer, url: str) -> str:
     if answer.headers.get("content-encoding", "identity") != "identity":
         raise Unsupported(f"{server.shown}: the server sends the listing encoded", "give the files one by one")
     return url if isinstance(answer, PlainAnswer) else str(answer.url)
+
+
+def _has_known_end(answer: Answer) -> bool:
+    """Return whether an answer that ends too early is noticed by HTTP itself."""
+    return "content-length" in answer.headers or "transfer-encoding" in answer.headers
 
 
 async def _texts(server: HTTPExchange, answer: Answer) -> AsyncIterator[str]:

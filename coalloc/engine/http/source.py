@@ -164,7 +164,9 @@ class HTTPSource(Source):
         headers = answer.headers
         self._refuse_encoding(headers)
         rtt = connection_of(answer).get_extra_info("rtt")
-        stated = stated_digests(headers, whole=answer.status_code == 200)
+        stated = stated_digests(
+            headers, whole=answer.status_code == 200, bodiless=sent_request(answer).method == "HEAD"
+        )
         unused = tuple(map(self._server.hidden, stated.unused))
         return Stat(size, validator(headers), stated.usable, ranged, rtt, unused)
 

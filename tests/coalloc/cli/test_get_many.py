@@ -1,5 +1,6 @@
 """`coget get` of lists and directories, on real servers."""
 
+import asyncio
 import json
 import os
 import signal
@@ -11,7 +12,9 @@ from tests.support.apache import Apache
 from tests.support.coget import coget, coget_process
 from tests.support.nginx import Nginx
 from tests.support.programs import COGET, start
+from tests.support.scripted import raw_server
 from tests.support.waiting import PATIENCE, wait_until
+from tests.support.web import answer, web_server
 
 
 @pytest.fixture
@@ -157,6 +160,50 @@ def test_a_directory_of_a_gridftp_server_and_its_copy(gridftp_server, web, home)
     assert "2 verified (replicas agree)" in done.stderr or "confirmed only by their own server" in done.stderr
     assert (home / "d" / "sub" / "x").read_bytes() == b"x" * 1000
     assert coget(["get", "-r", web.url("d2/none/")], home).returncode == 3
+
+
+def test_directories_that_look_alike_are_no_loop_if_only_the_last_one_has_files(web, home):
+    """Zarr stores arrays of several dimensions so."""
+    for last in (0, 1):
+        folder = web.root / "a.zarr/0/0/0/0" / str(last)
+        folder.mkdir(parents=True)
+        (folder / "0").write_bytes(b"chunk")
+    status, document, _ = fetch(home, "-r", web.url("a.zarr"))
+    assert (status, len(document["files"])) == (0, 2)
+
+
+async def test_a_listing_that_breaks_off_is_no_directory(home):
+    async def cut(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.0 200 OK\r\nContent-Type: text/html\r\n\r\n<html><body><a href='x'>x</a>")
+        await writer.drain()
+        writer.close()
+
+    async with raw_server(cut) as port:
+        done = await asyncio.to_thread(coget, ["get", "-r", f"http://127.0.0.1:{port}/d/"], home)
+    assert done.returncode == 3
+    assert "its listing ended too early" in done.stderr
+
+
+def test_two_files_of_one_place_are_refused(web, home):
+    (home / "out/b").mkdir(parents=True)
+    (home / "out/a").symlink_to("b")
+    lines = [web.url("a"), "  out=a/x", web.url("b"), "  out=b/x"]
+    status, document, _ = fetch(home, lines=lines)
+    assert (status, document["error"]["code"]) == (2, "usage")
+    assert not list((home / "out/b").iterdir())
+
+
+async def test_headers_do_not_go_to_servers_that_a_list_on_standard_input_names(home):
+    async with web_server(lambda request: answer("404 Not Found")) as server:
+        lines = f"{server.url}/x.meta4\n{server.url}/y\n"
+        command = [COGET, "get", "-i", "-", "-H", "X-Secret: s3cret"]
+        with start(
+            command, stdin=subprocess.PIPE, text=True, cwd=home, env={**os.environ, "HOME": str(home)}
+        ) as process:
+            await asyncio.to_thread(process.communicate, lines, timeout=PATIENCE)
+        assert len(server.heard) >= 2
+        assert set(server.all("X-Secret")) == {None}
 
 
 def test_a_directory_of_a_webdav_server(home, tmp_path):

@@ -10,6 +10,7 @@ import pytest
 from coalloc.download import in_order
 from coalloc.download.in_order import InOrderDownload, InOrderSettings
 from coalloc.errors import RateRefused
+from coalloc.guarantees.reading_pace import ReadingPace
 from coalloc.model import Estimate, ReadingRate, Replica, ReplicaSet, TransferReport
 from coalloc.testing.simulated import Behaviour, Bottleneck, SimulatedSource
 from coalloc.testing.virtual_clock import run
@@ -119,6 +120,16 @@ def test_a_rate_that_falls_is_announced_and_the_report_says_that_it_was_not_kept
     first_missed = next(at for (at, _), (later, _) in zip(got.times, got.times[1:], strict=False) if later - at > 0.2)
     assert first_missed > 20
     assert (reading.warnings[0].chance or 0) < 0.9
+
+
+def test_time_that_is_lost_is_made_up_unless_the_reader_lost_it():
+    pace = ReadingPace(100.0, 0.0)
+    pace.give(10, 0.0, 0.001)
+    pace.give(10, 0.15, 0.151)  # 0.05 s late, but not because of the reader
+    assert pace.wait(0.2) == pytest.approx(0.0)
+    pace.give(10, 0.2, 1.2)  # the reader takes a second for what it should take in a tenth
+    assert pace.wait(1.2) == pytest.approx(0.0)
+    assert pace.result(2.0) == (2, 0)
 
 
 def test_a_slow_reader_misses_nothing():
