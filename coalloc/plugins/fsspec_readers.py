@@ -140,7 +140,9 @@ class Readers:
             return False
         try:
             async with self._storages.at(url) as storage:
-                return (await storage.stat(directory(url))).kind == "dir"
+                if storage.describes:
+                    return (await storage.stat(directory(url))).kind == "dir"
+                return await _listing(storage, directory(url)) is not None
         except SourceError:  # another replica may answer
             return False
 
@@ -191,16 +193,12 @@ class Readers:
         """Return the entries of a directory of a server; None if it is not a directory."""
         async with self._storages.at(url) as storage:
             try:
-                entry = await storage.stat(directory(url))
-                if entry.kind != "dir":
+                if storage.describes and (await storage.stat(directory(url))).kind != "dir":
                     return None
-                return [
-                    _entry(path, each, relative=bool(self._roots))
-                    async for group in storage.list(directory(url))
-                    for each in group
-                ]
+                found = await _listing(storage, directory(url))
             except NoSuchFile:
                 return None
+            return None if found is None else [_entry(path, each, relative=bool(self._roots)) for each in found]
 
     async def download(self, path: str, target: str, watch: Callable[[Snapshot], None]) -> None:
         """Download a file, verified; a later call continues after a failure.
@@ -217,6 +215,18 @@ class Readers:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await asyncio.gather(*(reader.close() for reader in list(self._all)), self._storages.close())
+
+
+async def _listing(storage: api.Storage, path: str) -> list[Entry] | None:
+    """Return the entries of a directory; None if it is none, as far as a server without MLST shows that.
+
+    Such a server lists a file as itself, and nothing for a name that does not exist.
+    """
+    found = [each async for group in storage.list(path) for each in group]
+    if storage.describes:
+        return found
+    itself = len(found) == 1 and found[0].kind == "file" and found[0].name.rpartition("/")[2] == path.rpartition("/")[2]
+    return None if itself or not found else found
 
 
 def _within(wanted: Range, size: int) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""A real vsftpd on loopback that requires TLS, also on data connections, and that these resume a session.
+"""A real vsftpd on loopback; with a certificate, it requires TLS, and that data connections resume a session.
 
 It serves the whole file system to anonymous users, as the user who runs the tests.
 """
@@ -34,6 +34,8 @@ anonymous_enable=YES
 no_anon_password=YES
 anon_root={root}
 anon_world_readable_only=NO
+"""
+TLS = """
 ssl_enable=YES
 implicit_ssl={implicit}
 allow_anon_ssl=YES
@@ -51,13 +53,13 @@ class Vsftpd:
 
     :param root: directory with the files
     :param run: directory for its configuration
-    :param certificate: files of certificate and key
+    :param certificate: files of certificate and key; none for connections without TLS
     :param implicit: whether connections begin with TLS
     :param port: port of a killed server that has not been closed yet, to start again in its place; 0: a free port
     """
 
     def __init__(
-        self, root: Path, run: Path, certificate: Sequence[Path], *, implicit: bool = False, port: int = 0
+        self, root: Path, run: Path, certificate: Sequence[Path] = (), *, implicit: bool = False, port: int = 0
     ) -> None:
         program = shutil.which("vsftpd", path=f"{os.environ['PATH']}:/usr/sbin")
         if program is None:
@@ -67,18 +69,13 @@ class Vsftpd:
         self._reserved = None if port else reserved("127.0.0.1")
         self.root = root
         self.port = self._reserved.getsockname()[1] if self._reserved else port
-        self.scheme = "ftps" if implicit else "ftpes"
+        self.scheme = "ftp" if not certificate else "ftps" if implicit else "ftpes"
+        text = CONF.format(port=self.port, run=run, root=root)
+        if certificate:
+            pem, key = certificate
+            text += TLS.format(implicit="YES" if implicit else "NO", certificate=pem, key=key)
         conf = run / "vsftpd.conf"
-        conf.write_text(
-            CONF.format(
-                port=self.port,
-                run=run,
-                root=root,
-                implicit="YES" if implicit else "NO",
-                certificate=certificate[0],
-                key=certificate[1],
-            ).lstrip()
-        )
+        conf.write_text(text.replace("\n\n", "\n").lstrip())
         command = ["timeout", "--signal=KILL", str(LIFE_SECONDS), program, str(conf)]
         log = run / "stderr.log"
         with log.open("ab") as stderr:

@@ -25,6 +25,7 @@ from coalloc.plugins.fsspec_system import CogetFile, CogetFileSystem
 from tests.support.broker import broker_in
 from tests.support.fetching import options, random_file
 from tests.support.nginx import Nginx
+from tests.support.vsftpd import Vsftpd
 from tests.support.waiting import PATIENCE
 
 SIZE = 9 << 20
@@ -201,6 +202,16 @@ def test_a_directory_of_a_server_can_be_listed(start_gridftp, tmp_path):
         files.ls(f"{top}/none")
     below = fsspec.filesystem("replica", replicas=[server.url("")])
     assert below.find("") == ["a b/x 1.csv"]
+
+
+def test_a_directory_of_a_server_without_mlst_can_be_listed(tmp_path):
+    with Vsftpd(tmp_path / "root", tmp_path / "run") as server:
+        (server.root / "d/sub").mkdir(parents=True)
+        (server.root / "d/a").write_bytes(b"12")
+        (server.root / "d/sub/b").write_bytes(b"3")
+        files, top = fsspec.filesystem("coget"), server.url("d")
+        assert files.find(top) == [f"{top}/a", f"{top}/sub/b"]
+        assert (files.isdir(f"{top}/sub"), files.isdir(f"{top}/a"), files.isfile(f"{top}/a")) == (True, False, True)
 
 
 def test_datasets_of_the_broker_are_files(web, tmp_path, monkeypatch):

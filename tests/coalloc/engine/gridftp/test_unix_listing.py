@@ -1,57 +1,19 @@
 """Listings of FTP servers without MLSD: of a real vsftpd, and invalid ones."""
 
-import os
-import shutil
-import subprocess
-
 import pytest
 
 from coalloc.engine import open_lister
 from coalloc.engine.gridftp.unix_listing import UnixListing
 from coalloc.errors import ConnectionLost, LimitExceeded, NotDirectory, Unsupported
 from coalloc.resolve.trees import files_below
-from tests.support.ending import guarded, kill_group
 from tests.support.fetching import options
-from tests.support.listening import reserved, wait_until_listening
-from tests.support.waiting import PATIENCE
-
-CONF = """listen=YES
-background=NO
-listen_address=127.0.0.1
-listen_port={port}
-run_as_launching_user=YES
-seccomp_sandbox=NO
-isolate=NO
-isolate_network=NO
-secure_chroot_dir={run}
-xferlog_enable=NO
-anonymous_enable=YES
-no_anon_password=YES
-anon_root={root}
-anon_world_readable_only=NO
-"""
+from tests.support.vsftpd import Vsftpd
 
 
 @pytest.fixture
 def server(tmp_path):
-    """The URL of `tmp_path / "root"` at a vsftpd; it runs without privileges, so its top is that of the machine."""
-    program = shutil.which("vsftpd", path=f"{os.environ['PATH']}:/usr/sbin")
-    if program is None:
-        (pytest.fail if os.environ.get("CI") else pytest.skip)("vsftpd is not installed: apt-get install vsftpd")
-    root, run = tmp_path / "root", tmp_path / "run"
-    root.mkdir()
-    run.mkdir()
-    port = reserved("127.0.0.1")
-    number = port.getsockname()[1]
-    (run / "conf").write_text(CONF.format(port=number, run=run, root=root))
-    command = ["timeout", "--signal=KILL", f"{10 * PATIENCE:.0f}", program, str(run / "conf")]
-    process = guarded(subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True))
-    try:
-        assert wait_until_listening(process, "127.0.0.1", number, PATIENCE)
-        yield f"ftp://127.0.0.1:{number}{root}/"
-    finally:
-        kill_group(process)
-        port.close()
+    with Vsftpd(tmp_path / "root", tmp_path / "run") as started:
+        yield f"{started.url('')}/"
 
 
 async def test_the_files_below_a_directory_of_a_server_without_mlsd(server, tmp_path):
