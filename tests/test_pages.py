@@ -179,8 +179,8 @@ fi
 AT_A_SITE = {"collections", "deadlines", "depots", "fsspec", "globus", "hand-over", "monitoring", "reports"}
 """Pages for users of a broker that runs."""
 
-SLOW = {"broker", "collections", "globus", "reports"}
-"""Pages that take long: `make test` types one of them, and `make test-long` the others."""
+SLOW = AT_A_SITE | {"broker", "collect", "first-download", "plan"}
+"""Pages that take long, four fifths of all the time: `make test` types one of them, `make test-long` the others."""
 
 OWN_BROKERS = {"README", "broker"}
 """Pages that start brokers, at the same port."""
@@ -281,13 +281,13 @@ def typed(world: World, site: Site) -> Callable[[Path], None]:
     return read
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if page.stem not in SLOW], ids=name)
+@pytest.mark.parametrize("page", [page for page in PAGES if name(page) not in SLOW], ids=name)
 def test_a_page_works_as_printed(page, typed):
     typed(page)
 
 
 @pytest.mark.sampled(len(SLOW))
-@pytest.mark.parametrize("page", [page for page in PAGES if page.stem in SLOW], ids=name)
+@pytest.mark.parametrize("page", [page for page in PAGES if name(page) in SLOW], ids=name)
 def test_a_long_page_works_as_printed(page, typed):
     typed(page)
 
