@@ -42,7 +42,6 @@ __all__ = ["get", "print_reports", "printer"]
 @click.option(
     "-o",
     "--output",
-    callback=lambda ctx, param, value: _output(value),
     type=click.Path(),
     metavar="PATH",
     help="Target: a file name, an existing directory, or - for standard output.  [default: the file's own name, in "
@@ -93,8 +92,9 @@ def get(input_file: str | None, recursive: bool, as_json: bool, quiet: bool, **g
 
     if not given["sources"] and input_file is None:
         raise click.MissingParameter(param_hint="'SOURCE...'", param_type="argument")
-    request = options.request(**given)
-    if input_file is not None or recursive:
+    many = input_file is not None or recursive
+    request = options.request(**given | {"output": _output(given["output"], many)})
+    if many:
         from coalloc.cli import get_many
 
         get_many.fetch(request, input_file, recursive, as_json, quiet)
@@ -145,11 +145,14 @@ def print_reports(reports: "Sequence[TransferReport]") -> None:
     print_reports(reports, sys.stderr)
 
 
-def _output(path: str | None) -> Path | None:
-    """Return --output as a Path; check it as text first, as a Path loses the final slash that marks a directory."""
+def _output(path: str | None, created: bool) -> Path | None:
+    """Return --output as a Path; check it as text first, as a Path loses the final slash that marks a directory.
+
+    :param created: whether coget creates the directory
+    """
     if path == "":
         raise UsageError("--output is empty", "give a file name, or an existing directory, with -o")
-    if path is not None and path.endswith("/") and not Path(path).is_dir():
+    if path is not None and path.endswith("/") and not created and not Path(path).is_dir():
         raise UsageError(f"{path} is not a directory", "create it first, or leave out the / at its end to name a file")
     if path is None:
         return None

@@ -35,6 +35,9 @@ CHECKS = {
 }
 """Checks of settings for other programs, by language."""
 
+OF_COGET = ("[depots", "[hosts", "[s3", "[[next", "limit_rate", "via")
+"""Beginnings of settings of coget and of a depot."""
+
 SERVES = re.compile(r"coget-(broker|depot) (serve|worker|demo)\b(?!.*&)", re.DOTALL)
 READY = re.compile('running on http|accepts sessions at|"event": "working"')
 CELL = """
@@ -176,7 +179,7 @@ class Reader:
             file = self._home / "broker.toml"
             file.touch(0o600)
             file.write_text(self._changed(block.text))
-            if block.text.startswith(("[depots", "[[next", "via")):  # of coget and of a depot
+            if block.text.startswith(OF_COGET):
                 tomllib.loads(block.text)
             else:
                 configured(Settings("sqlite://"), file)

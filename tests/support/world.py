@@ -33,10 +33,11 @@ HERE = "192.0.2.7"
 """Address of the machine on which the commands run."""
 FIXED = {"localhost": "127.0.0.1", "db.example": "127.0.0.1", "depot-a.example": "192.0.2.10", "here.example": HERE}
 EXAMPLES = (
-    *("a", "b", "c", "d", "e", "desk", "near", "slow", "ftp", "web", "host", "dtn1", "broker"),
+    *("a", "b", "c", "d", "e", "desk", "near", "slow", "mirror", "ftp", "web", "host", "dtn1", "broker"),
     *("cern", "door", "pool7", "depot-b", "iam", "hook"),
 )
-HOSTS = [*("a", "b", "c"), *(f"{name}.example" for name in EXAMPLES), *("se.example.org", "mail.example.org")]
+OTHERS = ("se.example.org", "mail.example.org", "g-1a2b3c.0ed28.75bc.data.globus.org")
+HOSTS = [*("a", "b", "c"), *(f"{name}.example" for name in EXAMPLES), *OTHERS]
 ADDRESS = "11.0.0.{}"
 """Addresses of the hosts: programs take them for public ones, but nothing leaves the namespace."""
 PORTS = (21, 22, 80, 443, 2811)
@@ -44,9 +45,11 @@ WEB = """
 server {
     listen 80 default_server;
     listen 443 ssl default_server;
+    listen 2880 ssl default_server;
     ssl_certificate /etc/ssl/broker.example.pem;
     ssl_certificate_key /etc/ssl/private/broker.example.key;
     root /;
+    autoindex on;
 }
 server {
     listen 80;

@@ -32,7 +32,7 @@ def fetch(home, *words, lines=None, **environment):
     if lines is not None:
         (home / "list").write_text("".join(f"{line}\n" for line in lines))
         words = ("-i", "list", *words)
-    done = coget(["get", "--json", "-o", "out", *words], home, **environment)
+    done = coget(["get", "--json", "-o", "out/", *words], home, **environment)
     return done.returncode, json.loads(done.stdout), done.stderr
 
 
