@@ -18,12 +18,12 @@ from coalloc.engine.limits.within_process import PROCESSES
 from coalloc.errors import NoFreeConnection, SourceError, UsageError
 from coalloc.history.finishes import FinishHistory
 from coalloc.history.transfers import TransferHistory
-from coalloc.history.values import DEFAULT_PORTS
 from coalloc.model import DIRECTLY, Deadline, DeadlineView, FoundReplicas, Plan, PlannedRoute, ReplicaSet, Stat
 from coalloc.resolve.federated import with_caches
 from coalloc.resolve.replica_urls import is_federated, replica_set
 from coalloc.safe_text import redact
 from coalloc.schedule.policies import make
+from coalloc.util.addresses import USUAL_PORTS
 from coalloc.util.concurrency import gather
 from coalloc.verify import WitnessServers, agreed_checksum
 
@@ -209,7 +209,7 @@ async def _check_route(url: str, dialer: "RelayedDialer") -> "list[HopCheck]":
     if parts.scheme not in RELAYED:
         return []
     try:
-        to = HostPort.of(parts.hostname or "", parts.port or DEFAULT_PORTS[parts.scheme])
+        to = HostPort.of(parts.hostname or "", parts.port or USUAL_PORTS[parts.scheme])
     except ValueError as error:
         raise UsageError(f"cannot reach {redact(url)} over depots: {error}", "check the URL") from None
     route, policy = await dialer.route_to(to.host)

@@ -46,6 +46,7 @@ from coalloc.errors import (
 from coalloc.model import Stat
 from coalloc.safe_text import hide, redact, redacted_text, unsafe_reason
 from coalloc.util import trace
+from coalloc.util.addresses import USUAL_PORTS
 from coalloc.util.counts import count
 from coalloc.util.dialer import checked
 
@@ -54,7 +55,6 @@ __all__ = ["TOOL", "URLCopySource", "meaning"]
 Result = TypeVar("Result")
 
 TOOL = "globus-url-copy"
-PORTS = {"ftp": 21, "gsiftp": 2811}
 CHUNK = 1024 * 1024
 MOST_WORDS = 64 * 1024
 """Maximum bytes kept of the tool's output, which servers can make arbitrarily long."""
@@ -144,7 +144,7 @@ class URLCopySource(Source):
         if policy.anywhere:
             return self._tool_url
         host = parts.hostname or ""
-        address = await checked(host, parts.port or PORTS.get(parts.scheme, 0), policy)
+        address = await checked(host, parts.port or USUAL_PORTS.get(parts.scheme, 0), policy)
         if parts.scheme != "ftp" or ":" in address:
             return self._tool_url
         user, at, _ = parts.netloc.rpartition("@")

@@ -4,21 +4,9 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from coalloc.model import Outcome
+from coalloc.util.addresses import USUAL_PORTS
 
 __all__ = ["PastTransfer", "SourceSummary", "source_key"]
-
-DEFAULT_PORTS = {
-    "dav": 80,
-    "davs": 443,
-    "ftp": 21,
-    "ftpes": 21,
-    "ftps": 990,
-    "gsiftp": 2811,
-    "http": 80,
-    "https": 443,
-    "sftp": 22,
-    "sshftp": 22,
-}
 
 
 class PastTransfer(NamedTuple):
@@ -65,5 +53,5 @@ def source_key(url: str) -> str:
     host = parts.hostname or ""
     if ":" in host:
         host = f"[{host}]"
-    port = "" if parts.port in (None, DEFAULT_PORTS.get(parts.scheme)) else f":{parts.port}"
+    port = "" if parts.port in (None, USUAL_PORTS.get(parts.scheme)) else f":{parts.port}"
     return f"{parts.scheme}://{host}{port}"

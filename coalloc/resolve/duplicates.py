@@ -14,7 +14,7 @@ from coalloc.model import NamedBy, Origin, Replica, ReplicaSet
 from coalloc.resolve.http_documents import METALINKS, HeadAnswer, get
 from coalloc.resolve.replica_urls import admitted
 from coalloc.safe_text import redact
-from coalloc.util.addresses import class_of, policy_of
+from coalloc.util.addresses import USUAL_PORTS, class_of, policy_of
 from coalloc.util.dialer import Dialer
 
 __all__ = ["with_duplicates"]
@@ -25,7 +25,6 @@ SECONDS, BYTES = 3.0, 4 * 1024 * 1024
 """Limits for the Metalink, for which the transfer waits."""
 WORST = 1_000_000
 SHOWS_LOGIN = "left out: your certificate is shown only to servers that you name"
-PORTS = {"ftp": 21, "gsiftp": 2811, "http": 80, "https": 443}
 
 
 async def with_duplicates(file: ReplicaSet, answer: HeadAnswer, dialers: Sequence[Dialer]) -> ReplicaSet:
@@ -67,7 +66,7 @@ def _distinct(replicas: Iterable[Replica], known: Iterable[str]) -> list[Replica
 def _place(url: str) -> tuple[str, str, int | None, str]:
     """Return what distinguishes replicas: scheme, host, port and path. The query may be a token."""
     parts = urlsplit(url)
-    return parts.scheme, (parts.hostname or "").rstrip("."), parts.port or PORTS.get(parts.scheme), parts.path
+    return parts.scheme, (parts.hostname or "").rstrip("."), parts.port or USUAL_PORTS.get(parts.scheme), parts.path
 
 
 async def _described(

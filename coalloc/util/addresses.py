@@ -14,6 +14,7 @@ from coalloc.model import Origin
 
 __all__ = [
     "ANYWHERE",
+    "USUAL_PORTS",
     "AddressClass",
     "AddressPolicy",
     "Network",
@@ -23,6 +24,20 @@ __all__ = [
     "policy_of",
     "server",
 ]
+
+USUAL_PORTS = {
+    "dav": 80,
+    "davs": 443,
+    "ftp": 21,
+    "ftpes": 21,
+    "ftps": 990,
+    "gsiftp": 2811,
+    "http": 80,
+    "https": 443,
+    "sftp": 22,
+    "sshftp": 22,
+}
+"""Ports of URLs that name none, by scheme."""
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network

@@ -16,20 +16,10 @@ from coalloc.engine.span import Deliver, Span
 from coalloc.errors import NoFreeConnection, ReplicaChanged, SourceError, Stalled
 from coalloc.model import PathState, Stat
 from coalloc.safe_text import redact
+from coalloc.util.addresses import USUAL_PORTS
 
 __all__ = ["ReplicaSession", "server_of"]
 
-PORTS = {
-    "dav": 80,
-    "davs": 443,
-    "ftp": 21,
-    "ftpes": 21,
-    "ftps": 990,
-    "gsiftp": 2811,
-    "http": 80,
-    "https": 443,
-    "sshftp": 22,
-}
 LONGEST = 180
 """Maximum characters of a host in a file name."""
 RECHECK = 2
@@ -47,7 +37,7 @@ def server_of(url: str) -> str | None:
     parts = urlsplit(url)
     if not parts.hostname:
         return None
-    return f"{quote(parts.hostname, safe=':')[:LONGEST]}:{parts.port or PORTS.get(parts.scheme) or parts.scheme}"
+    return f"{quote(parts.hostname, safe=':')[:LONGEST]}:{parts.port or USUAL_PORTS.get(parts.scheme) or parts.scheme}"
 
 
 class ReplicaSession(Source):
