@@ -80,10 +80,26 @@ def _there(group: int) -> bool:
 
 
 def _running(group: int) -> bool:
-    """Return whether a process of the group still runs and is no zombie; see proc(5), /proc/pid/stat."""
+    """Return whether a thread of the group still runs and is no zombie; see proc(5), /proc/pid/stat.
+
+    The first thread of a process may be a zombie while others still hold its sockets open.
+    """
     for process in Path("/proc").iterdir():  # a glob fails if a process ends in that moment
         with contextlib.suppress(OSError):  # not a process, or it has just ended
-            state, _, its_group = (process / "stat").read_text().rpartition(")")[2].split()[:3]
-            if int(its_group) == group and state not in "ZX":
+            state, its_group = _state(process)
+            if its_group == group and (state not in "ZX" or any(map(_is_alive, (process / "task").iterdir()))):
                 return True
     return False
+
+
+def _state(process: Path) -> tuple[str, int]:
+    """Return the state of a process or thread, and its group. :raises OSError: if it has ended"""
+    state, _, group = (process / "stat").read_text().rpartition(")")[2].split()[:3]
+    return state, int(group)
+
+
+def _is_alive(thread: Path) -> bool:
+    try:
+        return _state(thread)[0] not in "ZX"
+    except OSError:
+        return False
