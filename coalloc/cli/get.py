@@ -19,6 +19,7 @@ from coalloc.util.streams import say_json
 if TYPE_CHECKING:
     from coalloc.display.bars import Bars
     from coalloc.display.text import Lines
+    from coalloc.download.request import Request
     from coalloc.model import TransferReport
 
 __all__ = ["get", "print_reports", "printer"]
@@ -70,8 +71,8 @@ def get(input_file: str | None, recursive: bool, as_json: bool, quiet: bool, **g
 
     SOURCE is the URL of a replica (ftp(s), ftpes, gsiftp, http(s), dav(s), s3, osdf, pelican, or any scheme that fsspec
     opens), one Metalink file or URL, or, with a broker, the name of a dataset. Several URLs must be replicas of the
-    same file.
-    ftp://host/a/b is the absolute path /a/b, as for globus-url-copy; ftp://host/~/b is below the home directory.
+    same file. ftp://host/a/b is the absolute path /a/b, as for globus-url-copy; ftp://host/~/b is below the home
+    directory.
 
     Partial data are kept beside the target in NAME.coget. After an interruption or a failure, the same command
     continues where it stopped. With -o -, nothing is kept; use what was written only if the exit status is 0.
@@ -88,8 +89,6 @@ def get(input_file: str | None, recursive: bool, as_json: bool, quiet: bool, **g
       coget get -r https://a.example/run1/ -o data/
       coget get -o - ftp://a.example/x.tar ftp://b.example/x.tar | tar x
     """
-    from coalloc import api
-
     if not given["sources"] and input_file is None:
         raise click.MissingParameter(param_hint="'SOURCE...'", param_type="argument")
     many = input_file is not None or recursive
@@ -98,7 +97,14 @@ def get(input_file: str | None, recursive: bool, as_json: bool, quiet: bool, **g
         from coalloc.cli import get_many
 
         get_many.fetch(request, input_file, recursive, as_json, quiet)
-        return
+    else:
+        _fetch(request, as_json, quiet)
+
+
+def _fetch(request: "Request", as_json: bool, quiet: bool) -> None:
+    """Fetch the files of the request, show progress, and print the reports."""
+    from coalloc import api
+
     results: api.Results[TransferReport] = api.Results()
     fetch, remedy = partial(api.download, request), "run the same command again: it keeps the data that have arrived"
     if request.output == Path("-"):

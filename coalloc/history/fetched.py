@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from coalloc.history.database import RecordsFile, transaction
+from coalloc.history.groups import WaitingRows
 from coalloc.model import Stat
 from coalloc.safe_text import without_login
 
@@ -23,10 +24,6 @@ __all__ = ["FetchedFile", "FetchedFiles", "FetchedGroup", "identity"]
 
 MOST_FILES = 1_000_000
 """Maximum number of files that are stored, the newest ones."""
-GROUP, SECONDS = 200, 1.0
-"""Files that are stored together at most, and seconds after which those that wait are stored."""
-PAUSES = 20
-"""Minimum time between two writes, as a multiple of the time of one: others may have the file locked."""
 SETTLED = 60.0
 """Seconds after which a date counts as a version: servers' clocks may be wrong."""
 READ = "SELECT url, validator, size FROM fetched WHERE path = ? AND identity = ?"
@@ -95,23 +92,14 @@ class FetchedGroup:
 
     def __init__(self, files: FetchedFiles) -> None:
         self.files = files
-        self._waiting: list[FetchedFile] = []
-        self._flushed_at = time.monotonic()
+        self._waiting = WaitingRows(files.add)
+        self.flush = self._waiting.flush
 
     def add(self, path: Path, size: int, versions: Mapping[str, Stat]) -> None:
         """Add a file that was just completed with this size, unless it has been replaced already."""
         found = identity(path)
         if found and found.split(":")[2] == str(size):
-            self._waiting.append(FetchedFile(path, found, versions))
-        if len(self._waiting) >= GROUP or time.monotonic() > self._flushed_at + SECONDS:
-            self.flush()
-
-    def flush(self) -> None:
-        """Store the files that wait."""
-        waiting, self._waiting, began = self._waiting, [], time.monotonic()
-        self.files.add(waiting)
-        now = time.monotonic()
-        self._flushed_at = now + PAUSES * (now - began)
+            self._waiting.add([FetchedFile(path, found, versions)])
 
 
 def _is_fresh(validator: str, now: float) -> bool:

@@ -1,9 +1,9 @@
 """The history of transfers for a run with many files: it is read seldom, and written in groups."""
 
-import time
 from collections.abc import Iterable
 from pathlib import Path
 
+from coalloc.history.groups import WaitingRows
 from coalloc.history.transfers import TransferHistory
 from coalloc.history.values import PastTransfer, source_key
 from coalloc.model import Estimate
@@ -12,10 +12,6 @@ __all__ = ["GroupedHistory"]
 
 FRESH = 10.0
 """Seconds for which an estimate is used again."""
-GROUP, SECONDS = 200, 2.0
-"""Transfers that are stored together at most, and seconds after which those that wait are stored."""
-PAUSES = 20
-"""Minimum time between two writes, as a multiple of the time of one: others may have the file locked."""
 
 
 class GroupedHistory(TransferHistory):
@@ -24,20 +20,11 @@ class GroupedHistory(TransferHistory):
     def __init__(self, path: Path | None) -> None:
         super().__init__(path)
         self._made: dict[str, tuple[float, Estimate]] = {}
-        self._waiting: list[PastTransfer] = []
-        self._flushed_at = time.monotonic()
+        self._waiting = WaitingRows(super().add)
+        self.flush = self._waiting.flush
 
     def add(self, transfers: Iterable[PastTransfer]) -> None:
-        self._waiting += transfers
-        if len(self._waiting) >= GROUP or time.monotonic() > self._flushed_at + SECONDS:
-            self.flush()
-
-    def flush(self) -> None:
-        """Store the transfers that wait."""
-        waiting, self._waiting, began = self._waiting, [], time.monotonic()
-        super().add(waiting)
-        now = time.monotonic()
-        self._flushed_at = now + PAUSES * (now - began)
+        self._waiting.add(transfers)
 
     def estimates(self, urls: Iterable[str], now: float) -> dict[str, Estimate]:
         keys = {url: source_key(url) for url in urls}

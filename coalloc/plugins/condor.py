@@ -46,15 +46,11 @@ def _run(words: Sequence[str]) -> int:
         print(USAGE, file=sys.stderr)
         return 1
     _leave_home()
-    with Path(given["-outfile"]).open(
-        "w", encoding="utf-8", errors="surrogateescape"
-    ) as results:  # made at once, as its name may be used again
+    # emptied even if -infile cannot be read: HTCondor may use its name again, and would read old results
+    with Path(given["-outfile"]).open("w", encoding="utf-8", errors="surrogateescape") as results:
         try:
-            return _transfer(
-                Path(given["-infile"]).read_text(encoding="utf-8", errors="surrogateescape"),
-                results,
-                upload="-upload" in words,
-            )
+            text = Path(given["-infile"]).read_text(encoding="utf-8", errors="surrogateescape")
+            return _transfer(text, results, upload="-upload" in words)
         except (OSError, ValueError) as error:
             print(f"condor_coget_plugin: {given['-infile']}: {error}", file=sys.stderr)
             return 1

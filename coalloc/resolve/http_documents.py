@@ -99,7 +99,7 @@ async def _head(url: str, dialer: Dialer, first: FirstAnswers | None, credential
     began = time.monotonic()
     async with _exchange(url, dialer, credentials) as server:
         try:
-            async with _timely(server), server.answer("HEAD", WANTED_DIGESTS) as answer:
+            async with server.timely(SECONDS), server.answer("HEAD", WANTED_DIGESTS) as answer:
                 kind: str = answer.headers.get("content-type", "")
                 declared = answer.is_success and kind.partition(";")[0].strip().lower() in METALINKS
                 if first and not declared and (begun := server.detach(answer)):
@@ -152,7 +152,7 @@ async def get(
 
 async def _get(url: str, limit: int, dialer: Dialer, credentials: Credentials | None) -> FetchedDocument:
     async with _exchange(url, dialer, credentials) as server, AsyncExitStack() as stack:
-        async with _timely(server):
+        async with server.timely(SECONDS):
             answer = await stack.enter_async_context(server.answer("GET", {}))
         if not answer.is_success:
             raise server.refusal(answer)
@@ -162,7 +162,7 @@ async def _get(url: str, limit: int, dialer: Dialer, credentials: Credentials | 
             )
         document, pieces = bytearray(), answer.aiter_raw()
         while True:
-            async with _timely(server):
+            async with server.timely(SECONDS):
                 with server.border():
                     piece = await anext(pieces, b"")
             if not piece:
@@ -176,19 +176,9 @@ async def _get(url: str, limit: int, dialer: Dialer, credentials: Credentials | 
 
 @asynccontextmanager
 async def _exchange(url: str, dialer: Dialer, credentials: Credentials | None) -> AsyncIterator[HTTPExchange]:
-    options = EngineOptions(dialer, connect_seconds=2 * SECONDS, credentials=credentials)  # `_timely` ends earlier
+    options = EngineOptions(dialer, connect_seconds=2 * SECONDS, credentials=credentials)  # `timely` ends earlier
     server = HTTPExchange(url, options, lambda _: None)
     try:
         yield server
     finally:
         await server.close()
-
-
-@asynccontextmanager
-async def _timely(server: HTTPExchange) -> AsyncIterator[None]:
-    """Limit the time of the block. :raises Stalled: when it takes longer than `SECONDS`"""
-    try:
-        async with asyncio.timeout(SECONDS):
-            yield
-    except TimeoutError:
-        raise Stalled(f"{server.shown} did not answer within {SECONDS:g} s", "check host and port in the URL") from None

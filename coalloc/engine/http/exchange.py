@@ -8,6 +8,7 @@ of its own, so that no login or cookie of one server is sent to another; `creden
 The policy of addresses restricts redirects.
 """
 
+import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -28,7 +29,15 @@ from coalloc.engine.http.plain import (
     UncommonAnswer,
     plain_server,
 )
-from coalloc.errors import CoallocError, ConnectionLost, NotThatProtocol, PermissionRefused, SourceError, Unsupported
+from coalloc.errors import (
+    CoallocError,
+    ConnectionLost,
+    NotThatProtocol,
+    PermissionRefused,
+    SourceError,
+    Stalled,
+    Unsupported,
+)
 from coalloc.safe_text import hide, redact
 from coalloc.util import trace
 from coalloc.util.addresses import AddressPolicy, class_of
@@ -348,6 +357,16 @@ class HTTPExchange:
         if "set-cookie" in begun.headers:
             self._plainly = False
         return adopted(begun, place.url, self._connected(place))
+
+    @asynccontextmanager
+    async def timely(self, seconds: float) -> AsyncIterator[None]:
+        """Limit the time of the block. :raises Stalled: when it takes longer"""
+        try:
+            async with asyncio.timeout(seconds):
+                yield
+        except TimeoutError:
+            message = f"{self.shown} did not answer within {seconds:g} s"
+            raise Stalled(message, "check host and port in the URL, or try again later") from None
 
     @contextmanager
     def border(self) -> Iterator[None]:

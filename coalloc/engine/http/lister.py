@@ -1,16 +1,14 @@
 """Directories at a web server that makes a page of each: `index_page` parses it."""
 
-import asyncio
 import codecs
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import asynccontextmanager
 
 from coalloc.engine.base import EngineOptions
 from coalloc.engine.http.exchange import Answer, HTTPExchange
 from coalloc.engine.http.index_page import IndexPage
 from coalloc.engine.http.plain import PlainAnswer
 from coalloc.engine.lister import Lister
-from coalloc.errors import LimitExceeded, NotDirectory, Stalled, Unsupported
+from coalloc.errors import LimitExceeded, NotDirectory, Unsupported
 from coalloc.model import Entry
 from coalloc.util.listing_limits import MOST_LISTED
 
@@ -31,7 +29,7 @@ class HTTPLister(Lister):
     async def list(self, url: str) -> AsyncGenerator[Sequence[Entry], None]:
         server = HTTPExchange(url, self._options, lambda _: None)
         try:
-            async with _timely(server):
+            async with server.timely(SECONDS):
                 answering = server.answer("GET", {"Accept": "text/html"})
                 answer = await answering.__aenter__()
             try:
@@ -80,7 +78,7 @@ async def _texts(server: HTTPExchange, answer: Answer) -> AsyncIterator[str]:
     decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
     pieces, length = answer.aiter_raw(), 0
     while True:
-        async with _timely(server):
+        async with server.timely(SECONDS):
             with server.border():
                 piece = await anext(pieces, b"")
         if not piece:
@@ -89,12 +87,3 @@ async def _texts(server: HTTPExchange, answer: Answer) -> AsyncIterator[str]:
         if length > MOST_LISTED:
             raise LimitExceeded(f"its listing has more than {MOST_LISTED} bytes", "give the files one by one")
         yield decoder.decode(piece)
-
-
-@asynccontextmanager
-async def _timely(server: HTTPExchange) -> AsyncIterator[None]:
-    try:
-        async with asyncio.timeout(SECONDS):
-            yield
-    except TimeoutError:
-        raise Stalled(f"{server.shown}: the listing did not arrive within {SECONDS:g} s", "try again later") from None

@@ -77,7 +77,7 @@ async def listed(
     server = HTTPExchange(_as_directory(web_url(url)), options, lambda _: None)
     try:
         async with AsyncExitStack() as stack:
-            async with _timely(server):
+            async with server.timely(QUIET_SECONDS):
                 answer, parser = await stack.enter_async_context(_asked(server, 1))
             async for entries in _entries(server, answer, parser):
                 yield entries
@@ -120,7 +120,7 @@ async def _entries(server: HTTPExchange, answer: Answer, parser: Multistatus) ->
     clock = asyncio.get_running_loop().time
     end, pieces = clock() + LIST_SECONDS, answer.aiter_raw()
     while True:
-        async with _timely(server):
+        async with server.timely(QUIET_SECONDS):
             with server.border():
                 piece = await anext(pieces, b"")
         if not piece:
@@ -131,15 +131,6 @@ async def _entries(server: HTTPExchange, answer: Answer, parser: Multistatus) ->
             yield entries
     if parser.itself and parser.itself.entry.kind != "dir":
         raise NotDirectory(f"{server.shown} is not a directory", "leave out the slash at its end")
-
-
-@asynccontextmanager
-async def _timely(server: HTTPExchange) -> AsyncIterator[None]:
-    try:
-        async with asyncio.timeout(QUIET_SECONDS):
-            yield
-    except TimeoutError:
-        raise Stalled(f"{server.shown} sent nothing for {QUIET_SECONDS:g} s", "try again later") from None
 
 
 @asynccontextmanager

@@ -111,7 +111,7 @@ async def test_a_silent_server_is_not_waited_for(monkeypatch):
 
     monkeypatch.setattr("coalloc.engine.http.webdav.QUIET_SECONDS", 0.1)
     async with raw_server(serve) as port:
-        with pytest.raises(Stalled, match="sent nothing"):
+        with pytest.raises(Stalled, match="did not answer"):
             await found_at(f"dav://127.0.0.1:{port}/d")
 
 

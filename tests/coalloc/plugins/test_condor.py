@@ -47,7 +47,7 @@ def call(scratch: Path, files: dict[str, str], *words: str, **environment: str):
 
 def plugin(scratch: Path, *words: str, **environment: str) -> "subprocess.CompletedProcess[str]":
     """Run the plugin in the environment of a daemon, whose home directory is not the job's."""
-    clean = {"PATH": os.environ["PATH"], "PYTHONPATH": str(Path(__file__).parents[3]), "HOME": "/root/none"}
+    clean = {"PATH": os.environ["PATH"], "PYTHONPATH": str(Path(__file__).parents[3]), "HOME": "/nonexistent"}
     return subprocess.run(
         [*PLUGIN, *words], capture_output=True, text=True, cwd=scratch, timeout=PATIENCE, env={**clean, **environment}
     )
