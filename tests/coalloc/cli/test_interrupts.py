@@ -110,8 +110,7 @@ async def places(start_gridftp, tmp_path):
 
 
 BATCH = (
-    "trap '' INT; {COGET} {HALF} -o a & {COGET} {HALF} -o b & "
-    "wait %1; echo ended=$?; wait %2; echo ended=$?; exit 130"
+    "trap '' INT; {COGET} {HALF} -o a & {COGET} {HALF} -o b & wait %1; echo ended=$?; wait %2; echo ended=$?; exit 130"
 )
 """Two at one terminal: the end of the one is written amid the lines and colours of the other."""
 
