@@ -147,11 +147,11 @@ def serve(kind: str, folder: Path, grid: Authority, port: int = 0) -> Server:
     if kind == "gsiftp":
         return GridFTPServer(root, port=port, env=grid.server_env(grid.localhost), anonymous=False)
     if kind == "dav":
-        return Apache(root, run, port=port or None)
+        return Apache(root, run, port=port)
     certificate = (grid.localhost.certificate, grid.localhost.key)
     if kind in ("ftps", "ftpes"):
         return Vsftpd(root, run, certificate, implicit=kind == "ftps", port=port)
-    return Nginx(root, run, port=port or None, certificate=certificate if kind == "https" else ())
+    return Nginx(root, run, port=port, certificate=certificate if kind == "https" else ())
 
 
 @pytest.fixture(scope="module")
