@@ -31,7 +31,7 @@ from coalloc.errors import (
 )
 from coalloc.util.addresses import AddressClass, AddressPolicy
 from coalloc.util.dialer import DirectDialer
-from tests.coalloc.engine.test_redirects import answering
+from tests.coalloc.engine.http.test_redirects import answering
 from tests.support.coget import coget
 from tests.support.fetching import collect, opened, options
 from tests.support.gridftp import GridFTPServer

@@ -11,7 +11,7 @@ from coalloc.errors import AddressRefused, PermissionRefused, SourceError, Unkno
 from coalloc.resolve import http_documents
 from coalloc.util.addresses import AddressClass, AddressPolicy, parse_networks
 from coalloc.util.dialer import DirectDialer
-from tests.coalloc.engine.test_http_source import content, start_nginx  # noqa: F401 - fixtures
+from tests.coalloc.engine.http.test_http_source import content, start_nginx  # noqa: F401 - fixtures
 from tests.support.fetching import collect, opened, options
 from tests.support.scripted import raw_server
 from tests.support.waiting import PATIENCE
