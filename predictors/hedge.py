@@ -1,13 +1,16 @@
-"""A combination of all forecasters, each weighted by its recent errors.
+"""A combination of all forecasters, each weighted by its recent errors; or one of them, if it is closer to most rates.
 
 Source: Herbster and Warmuth, "Tracking the best expert" (1998), for weights that fall exponentially with discounted
-losses. The forecast is the mean over the middle half of the weight, so that one expert that is off by a factor of a
-hundred does not move it. The bounds are adaptive conformal (`predictors.guarantee`), from the hedge's own errors in
-similar transfers: they depend on size, load, kind and state, and are missed as often as intended.
+losses. The combination is the mean over the middle half of the weight, so that one expert that is off by a factor of
+a hundred does not move it. Where rates alternate between levels, a mean lies between the levels and is never close,
+although its mean error is small. So among those experts whose mean error is nearly as small as the least, the one
+with the smallest median error is used if its median error is smaller than that of the combination. The bounds are
+adaptive conformal (`predictors.guarantee`), from the hedge's own errors in similar transfers: they depend on size,
+load, kind and state, and are missed as often as intended.
 """
 
 from collections.abc import Sequence
-from math import exp, fsum, log
+from math import exp, expm1, fsum, log
 
 from predictors.bank import MEMBERS
 from predictors.base import Forecaster
@@ -19,6 +22,7 @@ from predictors.models.kernel import Kernel
 from predictors.models.neighbourhood import Nearness, Neighbourhood
 from predictors.models.past import Features, Past
 from predictors.observation import Forecast, Observation, Query, Rates, query_of
+from predictors.running_median import RunningMedian
 from predictors.selection import Selected
 
 __all__ = ["Hedge"]
@@ -27,6 +31,14 @@ DISCOUNT = 0.998
 """Factor by which each new loss reduces the weight of earlier ones: about the last 500 count."""
 EAGER = 64.0
 """Factor in the exponent of a weight, exp(-EAGER * mean loss); a loss is |log(forecast / actual)|."""
+TOLERANCE = 0.03
+"""Share by which the mean error of an expert may exceed the least one, if the expert's median error is smaller."""
+SLOW_DISCOUNT = 0.9995
+"""As DISCOUNT, for the errors by which one expert is chosen: about the last 2,000 count."""
+COMPARED = 50
+"""Number of errors that an expert needs before it can be chosen alone."""
+LARGEST_LOG = 50.0
+"""Log errors above this one count as this one, so that their relative errors are finite."""
 ENOUGH = 30
 """Number of transfers that a path needs for its own weights and bounds; until then, those of all transfers are used."""
 GAIN = 0.02
@@ -54,6 +66,32 @@ REMEMBERED = 1000
 """Number of errors kept per path."""
 
 
+class ExpertErrors:
+    """The errors by which one expert is compared with the combination: mean log error and median relative error."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._sum = self._weight = 0.0
+        self._median = RunningMedian()
+
+    def learn(self, log_error: float) -> None:
+        """Count the log of forecast / actual."""
+        self.count += 1
+        self._sum = SLOW_DISCOUNT * self._sum + abs(log_error)
+        self._weight = SLOW_DISCOUNT * self._weight + 1.0
+        self._median.add(abs(expm1(min(log_error, LARGEST_LOG))))
+
+    @property
+    def mean(self) -> float:
+        """Mean of |log(forecast / actual)|."""
+        return self._sum / self._weight
+
+    @property
+    def median(self) -> float:
+        """Median of |forecast - actual| / actual."""
+        return self._median.value
+
+
 class HedgeSeries(Experience):
     """The experts' losses on one path, and the errors of the hedge."""
 
@@ -61,6 +99,8 @@ class HedgeSeries(Experience):
         super().__init__()
         self.losses = [0.0] * count
         self.weights = [0.0] * count
+        self.singles = [ExpertErrors() for _ in range(count)]
+        self.combined = ExpertErrors()
         self.past = Past()
         self.errors = Neighbourhood(ERRORS, REMEMBERED, fast)
         self.low, self.high = AdaptiveLevel(LOW, GAIN), AdaptiveLevel(HIGH, GAIN)
@@ -71,18 +111,19 @@ class Hedge(Forecaster):
     """The middle of several forecasters, with bounds that correct themselves.
 
     :param fast: whether to run compiled code
+    :ivar experts: the forecasters that it combines
     """
 
     name = "hedge"
 
     def __init__(self, fast: bool = False) -> None:
-        self._among = _experts(fast)
+        self.experts = _experts(fast)
         self._fast = fast
         self._series: dict[Key, HedgeSeries] = {}
 
     def _of(self, key: Key) -> HedgeSeries:
         if key not in self._series:
-            self._series[key] = HedgeSeries(len(self._among), self._fast)
+            self._series[key] = HedgeSeries(len(self.experts), self._fast)
         return self._series[key]
 
     def learn(self, observation: Observation) -> None:
@@ -90,37 +131,47 @@ class Hedge(Forecaster):
         path.setup(observation)
         if rate := telling(observation):
             query = query_of(observation)
-            forecasts = [expert.forecast(query) for expert in self._among]
+            forecasts = [expert.forecast(query) for expert in self.experts]
             if any(forecast.rates for forecast in forecasts):
-                expected = _hedged(forecasts, path if path.count >= ENOUGH else every)
+                used = path if path.count >= ENOUGH else every
+                combined = _combined(forecasts, used)
+                expected, _ = _expected(forecasts, used, combined)
                 for series in (path, every):
-                    _update_losses(series, forecasts, rate)
+                    _update_losses(series, forecasts, combined, rate)
                     _correct(series, observation, path.past.features(observation, observation.start), rate / expected)
             path.past.learn(observation, rate)
             path.rate(observation.end)
             every.rate(observation.end)
-        for expert in self._among:
+        for expert in self.experts:
             expert.learn(observation)
 
     def forecast(self, query: Query) -> Forecast:
-        path = self._series.get(LEVELS["path"](query)) or HedgeSeries(len(self._among), False)
-        forecasts = [expert.forecast(query) for expert in self._among]
+        path = self._series.get(LEVELS["path"](query)) or HedgeSeries(len(self.experts), False)
+        forecasts = [expert.forecast(query) for expert in self.experts]
         known = [(i, forecast) for i, forecast in enumerate(forecasts) if forecast.rates]
         if not known:
             return path.nothing(self.name)
         series = path if path.count >= ENOUGH else self._series[LEVELS["all"](query)]
-        expected = _hedged(forecasts, series)
+        expected, alone = _expected(forecasts, series, _combined(forecasts, series))
         _, first = min(known, key=lambda each: _loss(series, each[0]))
+        if alone is not None:
+            first = forecasts[alone]
         return Forecast(
             self.name,
             _around(series, query.at, path.past.features(query, query.at), expected),
             path.setup_seconds if path.setup_seconds is not None else first.setup_seconds,
             first.observations,
             first.newest_age,
-            f"{counted(len(known), 'forecaster')} by their recent errors, most of all "
-            f"{first.forecaster}: {first.reason}",
+            _reason(len(known), alone is not None, first),
             first.forecaster,
         )
+
+
+def _reason(known: int, alone: bool, first: Forecast) -> str:
+    if alone:
+        return f"the closest of {counted(known, 'forecaster')} so far, {first.forecaster}: {first.reason}"
+    among = f"{counted(known, 'forecaster')} by their recent errors"
+    return f"{among}, most of all {first.forecaster}: {first.reason}"
 
 
 def _loss(series: HedgeSeries, expert: int) -> float:
@@ -129,7 +180,22 @@ def _loss(series: HedgeSeries, expert: int) -> float:
     return series.losses[expert] / seen if seen else 1.0
 
 
-def _hedged(forecasts: Sequence[Forecast], series: HedgeSeries) -> float:
+def _expected(forecasts: Sequence[Forecast], series: HedgeSeries, combined: float) -> tuple[float, int | None]:
+    """Return the expected rate, and the index of the expert that it is from; None for the combination."""
+    ready = [
+        (i, forecast.rates.p50, series.singles[i])
+        for i, forecast in enumerate(forecasts)
+        if forecast.rates and series.singles[i].count >= COMPARED
+    ]
+    if not ready:
+        return combined, None
+    limit = (1 + TOLERANCE) * min(errors.mean for _, _, errors in ready)
+    close = [each for each in ready if each[2].mean <= limit]
+    best, rate, errors = min(close, key=lambda each: each[2].median)
+    return (rate, best) if errors.median < series.combined.median else (combined, None)
+
+
+def _combined(forecasts: Sequence[Forecast], series: HedgeSeries) -> float:
     """Return the geometric mean of the experts' rates over the middle half of their weight."""
     known = sorted(
         (log(forecast.rates.p50), _loss(series, i)) for i, forecast in enumerate(forecasts) if forecast.rates
@@ -144,11 +210,14 @@ def _hedged(forecasts: Sequence[Forecast], series: HedgeSeries) -> float:
     return exp(total / inside)
 
 
-def _update_losses(series: HedgeSeries, forecasts: Sequence[Forecast], rate: float) -> None:
+def _update_losses(series: HedgeSeries, forecasts: Sequence[Forecast], combined: float, rate: float) -> None:
+    series.combined.learn(log(combined / rate))
     for i, forecast in enumerate(forecasts):
         if forecast.rates:
-            series.losses[i] = DISCOUNT * series.losses[i] + abs(log(forecast.rates.p50 / rate))
+            error = log(forecast.rates.p50 / rate)
+            series.losses[i] = DISCOUNT * series.losses[i] + abs(error)
             series.weights[i] = DISCOUNT * series.weights[i] + 1.0
+            series.singles[i].learn(error)
 
 
 def _correct(series: HedgeSeries, observation: Observation, features: Features, ratio: float) -> None:

@@ -1,8 +1,9 @@
-"""Accuracy and speed of forecasts: `python -m tests.benchmarks.forecasts [accuracy] [speed]`.
+"""Accuracy and speed of forecasts: `python -m tests.benchmarks.forecasts [accuracy] [speed] [generated]`.
 
 Accuracy is measured on the published data in ../shared/data: each set is replayed, a forecaster learns each transfer
 when it ends, and the last 60 % are scored. No parameter is tuned on that part. Speed is measured on random series,
-compiled with numba where a line does not say "plain".
+compiled with numba where a line does not say "plain". `generated` compares the hedge with its best expert on generated
+logs (`generated_logs.py`), from the thousandth transfer on; it takes a quarter of an hour.
 """
 
 import subprocess
@@ -16,11 +17,16 @@ import numpy as np
 from coalloc.history.formats import read_log
 from predictors.bank import CONSTANT, MEMBERS, Layout
 from predictors.compiled import compiled
-from predictors.evaluate import Evaluation, evaluate
+from predictors.evaluate import Evaluation, evaluate, replay
+from predictors.experience import telling
+from predictors.hedge import Hedge
+from predictors.metrics import scores
 from predictors.models.state import Member
-from predictors.observation import Observation, Query
+from predictors.observation import Observation, Query, query_of
 from predictors.registry import make
-from predictors.selection import account_of, replay, step
+from predictors.selection import account_of, step
+from predictors.selection import replay as replay_all
+from tests.benchmarks.generated_logs import generated_log
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 SETS = {
@@ -43,6 +49,10 @@ SINGLES = (
     "AR(5)",
     "Holt",
 )
+GENERATED = range(1000, 1200)
+"""Seeds; the hedge was made with others."""
+FIRST = 1000
+"""Index of the first forecast that is judged on a generated log."""
 SERIES = 200
 ROWS = 10_000_000
 SOME = 1_000_000
@@ -72,6 +82,34 @@ def _print(found: Evaluation, before: str = "") -> None:
         f"{low.missed:10.1%} {low.worst:10.0%} {low.sharpness:11.2f}",
         flush=True,
     )
+
+
+def generated() -> None:
+    """Print how far the hedge is behind the best of its experts, on generated logs."""
+    behind = []
+    for seed in GENERATED:
+        behind.append(_behind_best(generated_log(seed)))
+        print(f"seed {seed}: MdAPE {behind[-1][0]:.3f}, log error {behind[-1][1]:.3f} of the best expert's", flush=True)
+    for name, column in zip(("MdAPE", "log error"), zip(*behind, strict=True), strict=True):
+        ordered = sorted(column)
+        print(
+            f"{name} / best expert's: at most 1.03 on {sum(each <= 1.03 for each in ordered) / len(ordered):.0%} of "
+            f"{len(ordered)} logs (wanted: 95 %), median {ordered[len(ordered) // 2]:.3f}, "
+            f"95th percentile {ordered[int(0.95 * len(ordered))]:.3f}, worst {ordered[-1]:.3f} (wanted: 1.05)"
+        )
+
+
+def _behind_best(observations: list[Observation]) -> tuple[float, float]:
+    """Return MdAPE and mean log error of the hedge, each divided by that of the expert with the least."""
+    hedge = Hedge(fast=True)
+    said, actual = [], []
+    for each, forecast in replay(observations, hedge):
+        among = [forecast, *(expert.forecast(query_of(each)) for expert in hedge.experts)]
+        if (rate := telling(each)) and all(one.rates for one in among):
+            said.append([one.rates.p50 for one in among])
+            actual.append(rate)
+    own, *experts = (scores(column, actual[FIRST:]) for column in zip(*said[FIRST:], strict=True))
+    return own.mdape / min(each.mdape for each in experts), own.log_error / min(each.log_error for each in experts)
 
 
 def speed() -> None:
@@ -119,7 +157,7 @@ def _replay_seconds(members: tuple[Member, ...], rows: int) -> float:
     ends = starts + chance.lognormal(3, 1, rows)
     values, series = chance.lognormal(15, 1, rows), chance.integers(0, SERIES, rows)
     by_start, by_end, into = np.arange(rows), np.argsort(ends), np.empty(rows)
-    run = compiled(replay)
+    run = compiled(replay_all)
     for count in (10, rows):
         states = np.tile(np.array(layout.empty), SERIES)
         accounts = np.tile(account_of(len(members), 0), SERIES)
@@ -157,3 +195,5 @@ if __name__ == "__main__":
         speed()
     if "accuracy" in wanted:
         accuracy()
+    if "generated" in wanted:
+        generated()

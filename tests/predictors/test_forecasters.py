@@ -143,7 +143,21 @@ def test_hedge_names_its_most_trusted_member():
     log = by_size_and_load(200)
     forecast = [forecast for _, forecast in evaluated(log, make("hedge"))][-1]
     assert forecast.forecaster == "hedge"
-    assert "most of all kernel" in forecast.reason
+    assert forecast.leader == "kernel"
+    assert "kernel: the mean of transfers similar in size" in forecast.reason
+
+
+@pytest.mark.parametrize(("high", "seed"), [(2.0, 1), (30.0, 2)])
+def test_hedge_follows_the_last_value_where_levels_last(high, seed):
+    """A mean between two levels has a small mean error, but is close to no transfer."""
+    chance = Random(seed)
+    log, level = [], 1.0
+    for hour in range(800):
+        level = level if chance.random() < 0.7 else high + 1.0 - level
+        log.append(Observation("ftp://a.one.org", 3600.0 * hour, 3600.0 * hour + 60.0, round(6e7 * level)))
+    found = {name: evaluate(log, make(name)).points for name in ("hedge", "last")}
+    assert found["hedge"].mdape <= found["last"].mdape + 0.01
+    assert found["hedge"].log_error <= 1.03 * found["last"].log_error
 
 
 def test_a_regression_shows_what_its_fit_is_worth():
