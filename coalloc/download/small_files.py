@@ -1,4 +1,4 @@
-"""Small files of web servers, each by one request, over connections that are kept from file to file.
+"""Small files of web servers, each by one request (of WebDAV by two), over connections that are kept from file to file.
 
 This is a short cut for runs with many files. Whenever anything is unusual, `fetch` returns None without a trace, and
 the file is fetched in the usual way: when it is larger, has several replicas to compare, has data of an earlier run, or
@@ -11,15 +11,16 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 from coalloc.download.to_disk import DownloadSettings
 from coalloc.engine.base import EngineOptions
 from coalloc.engine.http.answers import PARTIAL, content_range, validator
+from coalloc.engine.http.dav_urls import is_webdav, web_url
 from coalloc.engine.http.digests import WANTED_DIGESTS, stated_digests
-from coalloc.engine.http.exchange import Answer, HTTPExchange
-from coalloc.engine.http.plain import PlainConnection
+from coalloc.engine.http.exchange import Answer, HTTPExchange, KeptClient
+from coalloc.engine.http.plain import PlainAnswer, PlainConnection
 from coalloc.engine.limits.server_slots import Lease, Slots
 from coalloc.engine.sessions.replica_session import server_of
 from coalloc.errors import SourceError, TargetExists
@@ -33,6 +34,9 @@ from coalloc.util.disk import in_thread
 from coalloc.util.partial_names import data_folder
 from coalloc.verify import expectation
 
+if TYPE_CHECKING:
+    from coalloc.engine.http.multistatus import Properties
+
 __all__ = ["SmallFile", "SmallFiles"]
 
 MOST = 256 << 10
@@ -43,6 +47,7 @@ LARGE = 3
 """Larger files or failures in a row at a server, after which most of its files are fetched in the usual way at once."""
 AGAIN = 16
 """Then, every so many files, one is tried here again."""
+SCHEMES = ("http", "https", "dav", "davs")
 LINGER = 2.0
 """Seconds after which an idle connection is closed, because others may need its slot."""
 GET = "GET", {**WANTED_DIGESTS, "Range": f"bytes=0-{MOST - 1}"}
@@ -64,7 +69,7 @@ class _OtherBytes(Exception):
 class Kept(NamedTuple):
     """An idle connection, and its slot at the server."""
 
-    connection: PlainConnection | None
+    connection: PlainConnection | KeptClient | None
     lease: Lease
 
     def close(self) -> None:
@@ -143,7 +148,7 @@ class SmallFiles:
         if len(file.replicas) != 1 or file.pieces or (file.size or 0) > MOST or options.admission or options.further:
             return False
         parts = urlsplit(file.replicas[0].url)
-        if parts.scheme not in ("http", "https") or options.dialer.route(parts.hostname or "") != DIRECTLY:
+        if parts.scheme not in SCHEMES or options.dialer.route(parts.hostname or "") != DIRECTLY:
             return False
         failed = self._failed.get(parts.netloc, 0)
         if failed >= LARGE:
@@ -154,19 +159,26 @@ class SmallFiles:
         self, url: str, options: EngineOptions, method: str, headers: Mapping[str, str]
     ) -> tuple[bytes, Stat] | None:
         """Return the bytes of a file (none for HEAD) and its version; None if it is not small."""
-        server, exchange = server_of(url) or "", HTTPExchange(url, options, lambda _: None)
+        server, exchange = server_of(url) or "", HTTPExchange(web_url(url), options, lambda _: None)
         key = (f"{urlsplit(url).scheme}://{server}", options.dialer.policy)
         idle = self._idle.setdefault(key, [])
         kept = idle.pop() if idle else self._opened(server)
         if kept is None:
             return None
-        exchange.continue_on(kept.connection)
-        connection = None
+        connection: PlainConnection | KeptClient | None = None
         try:
+            _continue(exchange, kept.connection)
+            known = await _properties(exchange) if is_webdav(url) else None
             async with exchange.answer(method, headers) as answer:
                 got = await self._read(exchange, answer, method)
                 if got and (begun := exchange.detach(answer)):
                     connection = begun.connection
+            if got and not isinstance(answer, PlainAnswer):
+                connection = exchange.detach_client(answer) if _by_httpx(url) else None
+            if got and known:
+                from coalloc.engine.http.webdav import completed
+
+                got = got[0], completed(got[1], known)
             return got
         finally:
             await exchange.close()
@@ -206,6 +218,26 @@ class SmallFiles:
         for idle in self._idle.values():
             for kept in list(idle):
                 _end(kept, idle)
+
+
+def _by_httpx(url: str) -> bool:
+    """Return whether all requests for a URL go over httpx, so that its connection serves the next file."""
+    return url.partition("://")[0].lower() != "http"
+
+
+def _continue(exchange: HTTPExchange, connection: PlainConnection | KeptClient | None) -> None:
+    """Send the next requests of an exchange on an idle connection, if there is one and it can be used."""
+    if isinstance(connection, KeptClient):
+        exchange.continue_with(connection)
+    else:
+        exchange.continue_on(connection)
+
+
+async def _properties(exchange: HTTPExchange) -> "Properties | None":
+    """Return a file's WebDAV properties, whose checksums may not be in the headers of other answers."""
+    from coalloc.engine.http.webdav import stated_properties  # imported here because few servers need it
+
+    return await stated_properties(exchange)
 
 
 def _end(kept: Kept, idle: list[Kept]) -> None:

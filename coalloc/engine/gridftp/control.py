@@ -152,11 +152,10 @@ class ControlConnection(asyncio.Protocol):
             )
 
     @property
-    def tls_session(self) -> "ssl.SSLSession | None":
-        """The TLS session, which data connections resume; None without TLS."""
+    def tls(self) -> "ssl.SSLObject | None":
+        """The connection's TLS, whose session data connections resume; None without TLS."""
         assert self._transport is not None
-        tls = cast("ssl.SSLObject | None", self._transport.get_extra_info("ssl_object"))
-        return tls.session if tls else None
+        return cast("ssl.SSLObject | None", self._transport.get_extra_info("ssl_object"))
 
     async def greeting(self) -> Reply:
         """Wait for the server's greeting. If it does not come, every pending reply fails, too.

@@ -9,7 +9,6 @@ connection only if it resumes a session, which shows that it comes from the same
 """
 
 import asyncio
-import os
 import socket
 import ssl
 from collections.abc import Sequence
@@ -21,9 +20,10 @@ from coalloc.engine.gridftp.control import ControlConnection
 from coalloc.engine.gridftp.refusals import login_refusal
 from coalloc.engine.gridftp.replies import Reply
 from coalloc.engine.gridftp.tls_failures import tls_failure
+from coalloc.engine.web_authorities import AuthorityPlaces, WebTrust, authority_places, trust_in
 from coalloc.errors import Stalled, Unsupported
 
-__all__ = ["TLSData", "TLSSecurity", "tls_context"]
+__all__ = ["TLSData", "TLSSecurity", "tls_trust"]
 
 PIECE = 256 * 1024
 """Maximum bytes read at once."""
@@ -31,18 +31,16 @@ RECORD = 17 * 1024
 """Maximum bytes of a TLS record."""
 
 
-def tls_context() -> ssl.SSLContext:
+def tls_trust() -> WebTrust:
     """Return the context of all connections, with the authorities that the HTTP engine trusts."""
-    return _context(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
+    return _trust(authority_places())
 
 
 @cache  # reading all authorities takes 50 ms; and only connections with the same context can resume a session
-def _context(_file: str | None, _folder: str | None) -> ssl.SSLContext:
-    import httpx
-
-    context = httpx.create_ssl_context()
-    context.set_alpn_protocols(["ftp"])  # so that no server of another protocol with the same certificate answers
-    return context
+def _trust(places: AuthorityPlaces) -> WebTrust:
+    trust = trust_in(places)
+    trust.context.set_alpn_protocols(["ftp"])  # so that no server of another protocol with the same certificate answers
+    return trust
 
 
 class TLSSecurity:
@@ -58,19 +56,20 @@ class TLSSecurity:
         self._address = address
         self._seconds = seconds
         self._where = f"{address.host}:{address.port}"
-        self._context = tls_context()
+        self._trust = tls_trust()
         self._control: ControlConnection | None = None
         self.login: Sequence[str] = (f"USER {address.user}", f"PASS {address.password}", "PBSZ 0", "PROT P")
 
     @property
     def from_the_start(self) -> ssl.SSLContext | None:
         """The context of a control connection that begins with TLS; None if it begins in plain text."""
-        return self._context if self._address.tls == "implicit" else None
+        return self._trust.context if self._address.tls == "implicit" else None
 
     async def authenticate(self, control: ControlConnection, _pipelined: bool) -> None:
         """Begin TLS. Nothing is sent ahead of it, and a server that refuses it gets no login."""
         self._control = control
         if self.from_the_start:
+            self._check(control.tls)
             return
         await control.greeting()
         reply = await control.ask("AUTH TLS")
@@ -79,7 +78,15 @@ class TLSSecurity:
                 f"{self._where} refuses TLS: it says {reply.code} {reply.text}",
                 "use another replica; ftp:// would send all unencrypted",
             )
-        await control.start_tls(self._context, self._address.host)
+        await control.start_tls(self._trust.context, self._address.host)
+        self._check(control.tls)
+
+    def _check(self, tls: ssl.SSLObject | None) -> None:
+        """Check a server that only a grid's authorities vouch for."""
+        if self._trust.folder and tls:
+            from coalloc.engine.gridftp.gsi.web_servers import check_web_server  # few users have grid authorities
+
+            check_web_server(self._trust, tls, self._where)
 
     async def admitted(self, _control: ControlConnection) -> None:
         """Do nothing: the handshake has ended."""
@@ -97,7 +104,8 @@ class TLSSecurity:
     async def secure(self, data: socket.socket) -> "TLSData":
         """Return the encrypted stream of a data connection."""
         assert self._control is not None
-        stream = TLSData(data, self._context, self._address.host, self._control.tls_session)
+        control = self._control.tls
+        stream = TLSData(data, self._trust.context, self._address.host, control.session if control else None)
         try:
             async with asyncio.timeout(self._seconds):
                 await stream.shake_hands()
@@ -105,6 +113,8 @@ class TLSSecurity:
             raise Stalled(f"{self._where}: no answer on a data connection", "try again later") from None
         except OSError as error:
             raise tls_failure(error, f"{self._where}, data connection") from None
+        if not stream.tls.session_reused:  # a resumed session is the one of the control connection
+            self._check(stream.tls)
         return stream
 
 
@@ -122,14 +132,14 @@ class TLSData:
     ) -> None:
         self._sock = sock
         self._received, self._unsent = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self._tls = context.wrap_bio(self._received, self._unsent, server_hostname=host, session=session)
+        self.tls = context.wrap_bio(self._received, self._unsent, server_hostname=host, session=session)
 
     async def shake_hands(self) -> None:
         """Do the handshake. :raises OSError: when it fails, or the connection is lost"""
         loop, over = asyncio.get_running_loop(), False
         while not over:
             try:
-                self._tls.do_handshake()
+                self.tls.do_handshake()
                 over = True
             except ssl.SSLWantReadError:
                 pass
@@ -179,7 +189,7 @@ class TLSData:
         count = 0
         while count < most:
             try:
-                read = cast(int, self._tls.read(most - count, cast(bytearray, buffer[count:most])))
+                read = cast(int, self.tls.read(most - count, cast(bytearray, buffer[count:most])))
             except ssl.SSLWantReadError:
                 break
             except (ssl.SSLZeroReturnError, ssl.SSLEOFError):

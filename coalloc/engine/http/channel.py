@@ -46,6 +46,10 @@ class HTTPConnection(Protocol):
         """Hand the connection over: return its transport, which does not read until it is resumed."""
         ...
 
+    def close(self) -> None:
+        """Close the connection; may be called twice."""
+        ...
+
 
 class HTTPChannel(asyncio.BufferedProtocol):
     """An exclusive connection on which one range after another is requested.

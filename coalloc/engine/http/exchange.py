@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, Union
 from coalloc.credentials import Presenter
 from coalloc.credentials.origins import WebOrigin
 from coalloc.engine.base import EngineOptions
-from coalloc.engine.http.answers import DENIED, PARTIAL, refusal
+from coalloc.engine.http.answers import DENIED, PARTIAL, closes, refusal
 from coalloc.engine.http.channel import HTTPConnection
 from coalloc.engine.http.messages import NotHTTP
 from coalloc.engine.http.plain import (
@@ -48,7 +48,9 @@ if TYPE_CHECKING:
 
     import httpx
 
-__all__ = ["Answer", "HTTPExchange", "Signer", "connection_of", "is_direct", "sent_request"]
+    from coalloc.engine.http.transport import ClientSecrets
+
+__all__ = ["Answer", "HTTPExchange", "KeptClient", "Signer", "connection_of", "is_direct", "sent_request"]
 
 Answer = Union["httpx.Response", PlainAnswer]
 """A response whose body has not been read yet."""
@@ -76,6 +78,19 @@ class _RequestTarget(NamedTuple):
     def server(self) -> "_Server":
         """The properties that all targets of one client share."""
         return _origin(self.url), self.policy
+
+
+class KeptClient(NamedTuple):
+    """An idle httpx client for one server, with at most one connection, and the secrets that it was made with."""
+
+    server: "_Server"
+    secrets: "ClientSecrets"
+    client: "httpx.AsyncClient"
+    connection: HTTPConnection
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.connection.close()
 
 
 class Signer(Protocol):
@@ -207,6 +222,36 @@ class HTTPExchange:
             return answer
         return None
 
+    def detach_client(self, answer: Answer) -> "KeptClient | None":
+        """Give up the client of a response that was read completely, for another exchange; None if it cannot be kept.
+
+        Only a client of the URL's own server is kept: none after a redirect, or behind a proxy.
+        """
+        if isinstance(answer, PlainAnswer) or answer.history or closes(answer.headers) or not is_direct(answer):
+            return None
+        server = _origin(answer.request.url), self._options.dialer.policy
+        client = self._clients.pop(server, None)
+        return KeptClient(server, self._secrets(server[0]), client, connection_of(answer)) if client else None
+
+    def continue_with(self, kept: "KeptClient | None") -> None:
+        """Send the next requests by this client, if they would be sent with its cookies and certificate; else close it.
+
+        Then it belongs to this exchange.
+        """
+        if kept is None:
+            return
+        server, mine = kept.server, self._secrets(kept.server[0])
+        own = server == (self._presenter.first, self._options.dialer.policy)
+        if own and kept.secrets.jar is mine.jar and kept.secrets.certificate == mine.certificate:
+            self._clients[server] = kept.client
+        else:
+            kept.close()
+
+    def _secrets(self, server: WebOrigin) -> "ClientSecrets":
+        from coalloc.engine.http.transport import ClientSecrets
+
+        return ClientSecrets(self._presenter.jar(server), self._presenter.certificate(server).shown)
+
     async def _send(
         self, method: str, headers: Mapping[str, str], begun: PlainAnswer | None, content: bytes | None
     ) -> Answer:
@@ -334,13 +379,12 @@ class HTTPExchange:
             trace.answered(redact(url), self.hidden(" ".join(filter(None, parts))))
 
     def _connected(self, place: _RequestTarget) -> "httpx.AsyncClient":
-        from coalloc.engine.http.transport import ClientSecrets, client
+        from coalloc.engine.http.transport import client
 
         if place.server not in self._clients:
             dialer = self._options.dialer.under(place.policy)
             spare = self._plain.spare if self._plain and not self._clients else lambda: None  # of the first server
-            server = _origin(place.url)
-            secrets = ClientSecrets(self._presenter.jar(server), self._presenter.certificate(server).shown)
+            secrets = self._secrets(_origin(place.url))
             made = client(str(place.url), dialer, self._options.connect_seconds, self._reached, spare, secrets)
             self._clients[place.server] = made
         return self._clients[place.server]

@@ -280,7 +280,11 @@ class _Secured(httpcore.AsyncNetworkStream):
 
     async def aclose(self) -> None:
         if not self._given_away:
-            self._writer.transport.abort()  # a graceful shutdown would wait
+            self.close()
+
+    def close(self) -> None:
+        """Close the connection; may be called twice."""
+        self._writer.transport.abort()  # a graceful shutdown would wait
 
     async def hand_over(self) -> asyncio.Transport:
         """Hand the connection over, as `channel.HTTPConnection`. For httpcore, it is closed from now on."""

@@ -411,6 +411,16 @@ async def test_a_grids_authorities_are_trusted_within_their_policies(home, grid,
         assert len(server.heard) == asked, "nothing is sent to a revoked server"
         monkeypatch.setenv("SSL_CERT_FILE", str(grid.authority.certificate))
         assert await fetched(f"{server.url}/x") == CONTENT, "trusted otherwise, so the grid's files do not bind it"
+        monkeypatch.delenv("SSL_CERT_FILE")
+        usual = tmp_path / "usual"
+        usual.mkdir()
+        (usual / "README").write_text("no certificate")
+        (usual / f"{grid.hashed()}.1").write_text("neither")
+        (usual / f"{grid.hashed()}.0").write_bytes(grid.authority.certificate.read_bytes())
+        monkeypatch.setenv("SSL_CERT_DIR", f"{tmp_path / 'none'}:{usual}")
+        assert await fetched(f"{server.url}/x") == CONTENT, "a directory of usual authorities counts as their file"
+        monkeypatch.delenv("SSL_CERT_DIR")
+        assert "was revoked" in (await failure(f"{server.url}/x")).message
 
 
 async def test_a_token_goes_through_a_proxy_unseen(trusted, monkeypatch):

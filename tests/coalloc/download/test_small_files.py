@@ -1,9 +1,12 @@
 """Small files of web servers: few connections, and whatever is unusual is left to the usual way."""
 
+import re
+import zlib
 from pathlib import Path
 
 import pytest
 
+from coalloc.credentials import Credentials
 from coalloc.download import small_files
 from coalloc.download.small_files import SmallFiles
 from coalloc.download.to_disk import DownloadSettings
@@ -14,7 +17,13 @@ from coalloc.schedule.policies import make
 from tests.support.fetching import CountingDialer, options
 from tests.support.nginx import Nginx
 from tests.support.scripted import raw_server
+from tests.support.web import answer, ranges, web_server
 
+PROPERTIES = (
+    '<multistatus xmlns="DAV:"><response><href>{}</href><propstat><prop><getcontentlength>3</getcontentlength>'
+    '<Checksums xmlns="http://www.dcache.org/2013/webdav">adler32={}</Checksums>'
+    "</prop><status>HTTP/1.1 200 OK</status></propstat></response></multistatus>"
+)
 SETTINGS = DownloadSettings(make("adaptive", None))
 
 
@@ -49,6 +58,52 @@ async def test_files_of_one_server_come_over_one_connection(web, small, tmp_path
         (tmp_path / "x").unlink()
     assert len(dialer.dialled) == 1
     assert not list(tmp_path.glob("x.coget"))
+
+
+async def test_files_over_tls_come_over_one_connection_as_long_as_the_certificate_is_the_same(
+    small, tmp_path, grid, monkeypatch
+):
+    monkeypatch.setenv("SSL_CERT_FILE", str(grid.authority.certificate))
+    alice, common = grid.user("Small"), options(dialer=(dialer := CountingDialer()), credentials=Credentials())
+    async with web_server(ranges(b"abc"), grid) as server:
+
+        async def fetch(name):
+            file = described(f"{server.url}/{name}")
+            return await small.fetch(file, common, tmp_path / name, SETTINGS)
+
+        for name in "abcd":
+            assert await fetch(name)
+            assert (tmp_path / name).read_bytes() == b"abc"
+        assert len(dialer.dialled) == 1
+        monkeypatch.setenv("X509_USER_CERT", str(alice.certificate))
+        monkeypatch.setenv("X509_USER_KEY", str(alice.key))
+        assert await fetch("e")
+        assert len(dialer.dialled) == 2, "a connection of another identity is not used"
+
+
+async def test_files_of_webdav_come_over_one_connection_and_have_the_checksums_of_their_properties(small, tmp_path):
+    asked, said = [], {"x": "00000001", "y": f"{zlib.adler32(b'abc'):08x}"}
+
+    def reply(heard):
+        method, path = re.search(r"(PROPFIND|GET) (\S+) HTTP", heard).groups()  # after the body of the last request
+        asked.append(method)
+        if method == "PROPFIND":
+            return answer("207 Multi-Status", PROPERTIES.format(path, said[path[1:]]).encode())
+        return answer("200 OK", b"abc")
+
+    dialer = CountingDialer()
+    async with web_server(reply) as server:
+        url = server.url.replace("http://", "dav://")
+        common = options(dialer=dialer, credentials=Credentials())
+        for _ in range(2):
+            done = await small.fetch(described(f"{url}/y"), common, tmp_path / "y", SETTINGS)
+            assert done.report.basis == "own word"
+            assert (tmp_path / "y").read_bytes() == b"abc"
+            (tmp_path / "y").unlink()
+        assert asked == ["PROPFIND", "GET"] * 2
+        assert len(dialer.dialled) == 1
+        assert await small.fetch(described(f"{url}/x"), options(), tmp_path / "x", SETTINGS) is None, "wrong bytes"
+    assert not list(tmp_path.iterdir())
 
 
 async def test_a_file_of_the_largest_size_is_small_and_larger_ones_are_soon_not_tried(web, small, tmp_path):
@@ -88,10 +143,10 @@ async def test_existing_files_and_partial_data_are_left_to_the_usual_way(web, sm
 async def test_an_existing_file_is_whole_only_if_it_is_known_to_be_the_version_of_now(web, small, tmp_path):
     (tmp_path / "x").write_text("mine")
     seen = []
-    for answer in (True, False):
-        known = SETTINGS._replace(is_whole=lambda versions, answer=answer: seen.append(versions) or answer)
+    for whole in (True, False):
+        known = SETTINGS._replace(is_whole=lambda versions, whole=whole: seen.append(versions) or whole)
         done = await small.fetch(described(web.url("1")), options(), tmp_path / "x", known)
-        assert (done is not None) == answer
+        assert (done is not None) == whole
     assert done is None
     assert seen[0] == seen[1]
     assert seen[0][web.url("1")].size == 1000

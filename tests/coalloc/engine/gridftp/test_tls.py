@@ -5,6 +5,7 @@ import socket
 import ssl
 from contextlib import asynccontextmanager, suppress
 from random import Random
+from shutil import copytree
 
 import pytest
 
@@ -13,7 +14,7 @@ from coalloc.depot.route import DepotRoute
 from coalloc.engine.gridftp import GridFTPSource
 from coalloc.engine.gridftp.address import parse
 from coalloc.engine.gridftp.storage import open_storage
-from coalloc.engine.gridftp.tls import TLSData, tls_context
+from coalloc.engine.gridftp.tls import TLSData, tls_trust
 from coalloc.errors import (
     ConnectionLost,
     LoginRefused,
@@ -177,6 +178,40 @@ async def test_a_certificate_of_another_authority_or_host_gets_no_login(tls, gri
     assert not behaviour.secret
 
 
+@pytest.mark.parametrize("implicit", [True, False])
+async def test_a_grids_authority_is_trusted_unless_it_has_revoked_the_server(
+    tls, grid, monkeypatch, tmp_path, implicit
+):
+    monkeypatch.delenv("SSL_CERT_FILE")
+    monkeypatch.setenv("X509_CERT_DIR", str(grid.trusted))
+    behaviour = Behaviour(tls)
+    behaviour.implicit = implicit
+    async with ftp(behaviour), opened(GridFTPSource(behaviour.url, options())) as source:
+        assert await collect(source, 0, len(CONTENT)) == CONTENT
+    strict = copytree(grid.trusted, tmp_path / "strict")
+    grid.revoke(grid.localhost, to=strict / f"{grid.hashed()}.r0")
+    monkeypatch.setenv("X509_CERT_DIR", str(strict))
+    again = Behaviour(tls)
+    again.implicit = implicit
+    async with ftp(again):
+        assert "was revoked" in (await failure(again.url)).message
+    assert not again.secret
+
+
+async def test_data_of_a_revoked_server_are_not_accepted(tls, grid, monkeypatch, tmp_path):
+    monkeypatch.delenv("SSL_CERT_FILE")
+    stolen = grid.host("localhost", "IP:127.0.0.1", "stolen")
+    strict = copytree(grid.trusted, tmp_path / "strict")
+    grid.revoke(stolen, to=strict / f"{grid.hashed()}.r0")
+    monkeypatch.setenv("X509_CERT_DIR", str(strict))
+    behaviour = Behaviour(tls)
+    behaviour.data_tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    behaviour.data_tls.load_cert_chain(stolen.certificate, stolen.key)
+    async with ftp(behaviour), opened(GridFTPSource(behaviour.url, options())) as source:
+        with pytest.raises(PermissionRefused, match="was revoked"):
+            await collect(source, 0, len(CONTENT))
+
+
 async def test_a_server_that_does_not_encrypt_data_sends_none(tls):
     async with ftp(Behaviour(tls, PROT="536 only clear")) as behaviour:
         assert type(await failure(behaviour.url)) is Unsupported
@@ -207,7 +242,7 @@ async def test_all_whole_records_that_have_arrived_are_decrypted(tls, seed):
     with far, near:
         far.setblocking(False)
         near.setblocking(False)
-        stream = TLSData(near, tls_context(), "127.0.0.1")
+        stream = TLSData(near, tls_trust().context, "127.0.0.1")
         shaking = asyncio.create_task(stream.shake_hands())
         while not shaking.done():
             with suppress(ssl.SSLWantReadError):
