@@ -132,9 +132,13 @@ bench-collecting: $(READY)
 bench-testbed: $(READY)
 	@$(RUN) tests.testbed.accuracy
 
-# The reports' pictures, and the page that shows them. Takes a minute, and Debian's Chromium.
+# The reports' pictures and the page that shows them, then the documentation site. Takes two minutes, and Debian's
+# Chromium.
 docs: $(READY)
 	@$(RUN) scripts.docs
+	@rm -rf build/site
+	@$(RUN) sphinx --fail-on-warning --keep-going --quiet -c docs -d build/doctrees . build/site
+	@echo "open build/site/index.html in a browser"
 
 $(READY): setup.cfg pyproject.toml setup.py scripts/setup scripts/debian-packages
 	@scripts/setup all

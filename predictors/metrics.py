@@ -22,9 +22,9 @@ WORST = 500
 class Scores(NamedTuple):
     """Measures of point forecasts p for actual values a.
 
-    `mdape`: median of |p - a| / a. `rmsre`: root mean square of (p - a) / min(p, a), each at most 10 (He, Dovrolis and
-    Ammar, 2005). `log_error`: mean of |log(p / a)|. `close`: share within 15 %. `bias`: median of p / a, 1 when as many
-    are too high as too low.
+    `mdape`: median of `|p - a| / a`. `rmsre`: root mean square of `(p - a) / min(p, a)`, each at most 10 (He, Dovrolis
+    and Ammar, 2005). `log_error`: mean of `|log(p / a)|`. `close`: share within 15 %. `bias`: median of `p / a`, 1 when
+    as many are too high as too low.
     """
 
     pairs: int

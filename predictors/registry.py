@@ -59,6 +59,7 @@ def _selected(members: Sequence[Member], window: int, squared: bool, level: str,
 
 
 FORECASTERS: Mapping[str, Make] = dict(_all())
+"""Function that makes each forecaster, by the name of the forecaster."""
 
 
 def make(name: str, fast: bool = False) -> Forecaster:

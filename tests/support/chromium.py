@@ -93,7 +93,7 @@ class Visitor:
     async def faults(self) -> list[dict[str, Any]]:
         """Return serious and critical findings of axe-core on the page."""
         taken = await self.page.evaluate_handle(TAKE, ROWS)
-        found = await Axe().run(self.page, options={"resultTypes": ["violations"]})
+        found = await Axe().run(self.page, options={"resultTypes": ["violations"], "preload": False})
         await self.page.evaluate(GIVE_BACK, taken)
         return [
             {"id": each["id"], "help": each["help"], "nodes": [node["html"] for node in each["nodes"][:5]]}
