@@ -41,8 +41,8 @@ async def stream(
     With a `rate`, the bytes are yielded at that rate. It is promised before the first one: until then, all sources are
     measured for some seconds. The report tells in how many seconds bytes were missing.
 
-    `watch` receives snapshots, which show how likely the promise is kept. After an error, `results` has the report so
-    far.
+    `watch` receives snapshots, which show how likely the promise is kept; their `warnings` name the rate, or the share
+    of the seconds, that could be promised instead. After an error, `results` has the report so far.
 
     :raises UsageError: if the request names several files, or options that need a file on the disk
     :raises RateRefused: if the rate cannot be promised

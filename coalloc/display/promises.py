@@ -13,7 +13,9 @@ def outlook(view: DeadlineView | RateView) -> str:
     rate = f"{human.rate(view.wanted.rate)} in {100 * view.wanted.share:g} % of the seconds"
     if view.chance is None:
         return f"{rate}: being measured"
-    possible = f", {human.rate(view.possible)} can be promised" if view.possible else ""
+    offers = [human.rate(view.possible)] if view.possible else []
+    offers += [f"{100 * view.share:g} % of the seconds"] if view.share else []
+    possible = f", {' or '.join(offers)} can be promised" if offers else ""
     return f"{rate}: {human.probability(view.chance)}{possible}"
 
 

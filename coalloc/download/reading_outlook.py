@@ -4,16 +4,18 @@ The decisions are those of `coalloc.guarantees`; this module takes their input f
 pure: time is an argument.
 """
 
+from collections.abc import Sequence
 from math import exp, log
 from typing import NamedTuple
 
 from coalloc.errors import RateRefused
 from coalloc.guarantees.admission import CONFIDENCE, AdmittedStream, RateRequest, admit
-from coalloc.guarantees.contracts import LEAST
+from coalloc.guarantees.contracts import KNOWN, LEAST, window_count
 from coalloc.guarantees.deadline import UNSURE, Grade, graded
 from coalloc.guarantees.finish import FinishErrors
-from coalloc.guarantees.groups import PathGroup
-from coalloc.guarantees.samples import PathSamples
+from coalloc.guarantees.first_seconds import ReadingErrors, forecast_from_mean, mean_of_latest
+from coalloc.guarantees.groups import PathGroup, joint_rates
+from coalloc.guarantees.samples import LENGTH, PathSamples
 from coalloc.guarantees.streams import Stream
 from coalloc.model import RateReport, RateView, ReadingRate
 from coalloc.schedule.state import ScheduledSource, State
@@ -35,6 +37,8 @@ DOWN = 0.99
 """Part of a possible rate that is offered, as it is rounded when it is shown."""
 PATIENCE = 10.0
 """Seconds after the first byte for which a rate is measured before it is refused."""
+ERRORS = ReadingErrors()
+"""Errors of forecasts from the first seconds."""
 
 
 class NeededSources(NamedTuple):
@@ -143,18 +147,37 @@ class ReadingOutlook:
         if reach == size:
             return _Forecast(RateView(self._wanted, clock, 1.0), ())
         groups = [PathGroup(str(index), [samples]) for index, samples in self._paths.items()]
+        part, seconds = (size - reach) / (size - front), (size - front) / self._wanted.rate
         longest = self._room / self._wanted.rate / 2
         fitting = (window for window in WINDOWS if window <= longest or window == WINDOWS[-1])
-        known = (window for window in fitting if any(len(group.rates(window)) >= LEAST for group in groups))
-        window = next(known, None)
+        known = ((window, max(len(group.rates(window)) for group in groups)) for window in fitting if groups)
+        window, number = next(((each, count) for each, count in known if count >= LEAST), (None, 0))
         if window is None:
             return None
-        part = (size - reach) / (size - front)
         stream = Stream("reader", part * self._wanted.rate, self._wanted.share, window)
-        (found,) = admit([RateRequest(stream, max(window, (size - front) / self._wanted.rate))], groups)
+        request = RateRequest(stream, max(window, seconds))
+        if number < min(KNOWN, 2 * window_count(stream, request.seconds)):
+            return self._from_mean(groups, request, clock)
+        (found,) = admit([request], groups)
         if isinstance(found, AdmittedStream):
             return _Forecast(RateView(self._wanted, clock, found.chance), tuple(map(int, found.parts)))
         return _Forecast(RateView(self._wanted, clock, found.chance, found.rate or None, found.probability), ())
+
+    def _from_mean(self, groups: Sequence[PathGroup], request: RateRequest, clock: float) -> "_Forecast | None":
+        """Return what the mean rate says while less is known than the past contracts that `admit` looks at."""
+        ordered = sorted(groups, key=lambda group: -mean_of_latest(joint_rates([group], LENGTH), LENGTH))
+        possible, chance = 0.0, None
+        for number in range(1, len(ordered) + 1):
+            forecast = forecast_from_mean(joint_rates(ordered[:number], LENGTH), LENGTH, request.seconds)
+            if forecast is None:
+                continue
+            promised = forecast.promise(CONFIDENCE, ERRORS)
+            chance = max(chance or 0.0, forecast.chance(request.rate, ERRORS))
+            if promised >= request.rate:
+                used = tuple(int(group.name) for group in ordered[:number])
+                return _Forecast(RateView(self._wanted, clock, chance), used)
+            possible = max(possible, promised)
+        return None if chance is None else _Forecast(RateView(self._wanted, clock, chance, possible or None), ())
 
     def _guessed(self, state: State, now: float, clock: float) -> RateView:
         """Return what is known when the buffer was filled so soon that there are few measurements."""

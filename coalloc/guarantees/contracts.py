@@ -16,6 +16,7 @@ from coalloc.guarantees.streams import Stream
 
 __all__ = [
     "LEAST",
+    "SMALLEST",
     "Contract",
     "ContractErrors",
     "ContractResult",
