@@ -12,6 +12,7 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import NamedTuple, ParamSpec, TypeVar, cast
 
 import structlog
@@ -32,6 +33,11 @@ INHERITED = ("HOME", "LANG", "LC_", "LD_", "PATH", "PYTHON", "TMPDIR", "TZ")
 IDLE = 20.0
 """Seconds after which an idle subprocess is ended."""
 PATIENCE = 3
+STANDSTILL = 0.01
+"""Share of a job's processor time; a job that used less of it while `PATIENCE` times this time passed stands still.
+
+A job on a busy machine uses more: it is slow, not too large.
+"""
 GROWN = 0.8
 """Share of its memory limit that a subprocess may use after a job; above it, the subprocess is ended."""
 MB = 1 << 20
@@ -41,7 +47,7 @@ class Budget(NamedTuple):
     """Limits of one job.
 
     :param memory: memory of the subprocess in bytes
-    :param seconds: processor time; the wall-clock time may be `PATIENCE` times as long
+    :param seconds: processor time; a job that uses none of it for `PATIENCE` times as long is ended, too
     :param each: limit of one user's recent processor time in seconds
     :param waiting: most waiting jobs of one user
     :param reserved: bytes in addition to `memory`, for address space that a library reserves and does not use
@@ -100,8 +106,7 @@ class SeparateProcess:
         frame = await asyncio.to_thread(framed, (work, args))
         process = self._process = self._process or await self._started()
         try:
-            async with asyncio.timeout(PATIENCE * self.budget.seconds):
-                well, found, size, turn.seconds = await _answer(process, frame)
+            well, found, size, turn.seconds = await self._answer_of_running(process, frame)
         except TimeoutError:
             await self.close()
             raise self._too_much(kind, f"more than {self.budget.seconds:g} s") from None
@@ -117,6 +122,24 @@ class SeparateProcess:
         if not well:
             raise found  # type: ignore[misc]
         return found
+
+    async def _answer_of_running(
+        self, process: asyncio.subprocess.Process, frame: bytes
+    ) -> tuple[bool, object, int, float]:
+        """Return the answer to a job, as `_answer`.
+
+        :raises TimeoutError: if the job stands still
+        """
+        answer, used = asyncio.ensure_future(_answer(process, frame)), _processor_seconds(process.pid)
+        try:
+            while not (await asyncio.wait({answer}, timeout=PATIENCE * self.budget.seconds))[0]:
+                before, used = used, _processor_seconds(process.pid)
+                if used - before < STANDSTILL * self.budget.seconds:
+                    raise TimeoutError
+            return answer.result()
+        finally:
+            answer.cancel()
+            await asyncio.wait({answer})
 
     async def _why(self, kind: JobKind) -> BrokerError:
         """Return the error for a subprocess that died during a job, usually because of its limits."""
@@ -162,6 +185,15 @@ def _environment() -> dict[str, str]:
     """
     inherited = {name: value for name, value in os.environ.items() if name.startswith(INHERITED)}
     return {**inherited, "MALLOC_ARENA_MAX": "2", "OPENBLAS_NUM_THREADS": "1", "ARROW_DEFAULT_MEMORY_POOL": "system"}
+
+
+def _processor_seconds(pid: int) -> float:
+    """Return the processor time that a child has used, 0 after its end; see proc(5), /proc/pid/stat."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 async def _answer(process: asyncio.subprocess.Process, frame: bytes) -> tuple[bool, object, int, float]:
