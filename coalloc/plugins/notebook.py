@@ -17,7 +17,8 @@ REDRAW_SECONDS = 0.25
 """Pause between two pictures, in the time of the download."""
 COLOURS = {"stalled": "#b26a00", "waiting": "#b26a00", "pausing": "#b26a00", "dropped": "#c62828"}
 """Colours of states that users should notice: readable on white and on black."""
-CELL = "padding:2px 12px 2px 0;border:0;background:none;text-align:{};white-space:nowrap"
+CELL = "padding:2px 12px 2px 0;border:0;background:none;text-align:{};white-space:nowrap;min-width:{}"
+ROW = "<tr style='background:none'>{}</tr>"
 QUIET = "opacity:.7"
 
 
@@ -62,7 +63,7 @@ def _shows_html() -> bool:
 
 def _picture(now: Snapshot) -> str:
     """Return the whole state as HTML. All text in it may be foreign, and is escaped."""
-    title = f"<b>{_text(now.name)}</b> &nbsp;{now.phase} <span style='{QUIET}'>{_numbers(now)}</span>"
+    title = f"<b>{_text(now.name)}</b> &nbsp;{now.phase} &nbsp;<span style='{QUIET}'>{_numbers(now)}</span>"
     done = f" value='{now.done_bytes / now.size:.4f}'" if now.size else " value='1'" * (now.phase == "done")
     bar = f"<progress max='1'{done} aria-label='{_text(now.name)}' style='width:100%;max-width:40em'></progress>"
     names = human.labels([source.url for source in now.sources])
@@ -89,20 +90,20 @@ def _row(name: str, source: SourceView) -> str:
     state = f"<span style='color:{COLOURS.get(source.state, 'inherit')}'>{source.state}</span>"
     share = f"<progress max='1' value='{source.share:.4f}' aria-label='share' style='width:8em'></progress>"
     cells = [
-        ("left", _text(name)),
-        ("left", state),
-        ("right", human.rate(source.rate) if source.rate else "-"),
-        ("right", human.size(source.bytes)),
-        ("right", human.percent(source.share, 1)),
-        ("left", share),
+        ("left", "10em", _text(name)),
+        ("left", "6em", state),
+        ("right", "6em", human.rate(source.rate) if source.rate else "-"),
+        ("right", "5em", human.size(source.bytes)),
+        ("right", "3em", human.percent(source.share, 1)),
+        ("left", "8em", share),
     ]
-    row = "".join(f"<td style='{CELL.format(side)}'>{cell}</td>" for side, cell in cells)
+    row = "".join(f"<td style='{CELL.format(side, width)}'>{cell}</td>" for side, width, cell in cells)
     if not source.error:
-        return f"<tr>{row}</tr>"
+        return ROW.format(row)
     why = _text(human.about(name, source.url, source.error))
     colour = COLOURS["dropped" if source.state == "dropped" else "waiting"]
-    wide = f"{CELL.format('left')};white-space:normal;color:{colour}"
-    return f"<tr>{row}</tr><tr><td colspan='{len(cells)}' style='{wide}'>{why}</td></tr>"
+    wide = f"{CELL.format('left', 'auto')};white-space:normal;color:{colour}"
+    return ROW.format(row) + ROW.format(f"<td colspan='{len(cells)}' style='{wide}'>{why}</td>")
 
 
 def _text(text: str) -> str:
