@@ -1,4 +1,4 @@
-"""Progress of a download in a notebook: `Progress`, which shows the file and each of its sources while they arrive.
+"""Progress of a download in a notebook: `NotebookProgress`, which shows the file and each of its sources.
 
 It is HTML without scripts, which the notebook keeps. Where no front end shows HTML, it prints lines of text.
 """
@@ -11,7 +11,7 @@ from coalloc.display.text import Lines
 from coalloc.model import Snapshot, SourceView
 from coalloc.util import human
 
-__all__ = ["Progress"]
+__all__ = ["NotebookProgress"]
 
 REDRAW_SECONDS = 0.25
 """Pause between two pictures, in the time of the download."""
@@ -22,8 +22,8 @@ ROW = "<tr style='background:none'>{}</tr>"
 QUIET = "opacity:.7"
 
 
-class Progress:
-    """A watcher for `api.download`: `await api.download(request, Progress())`."""
+class NotebookProgress:
+    """A watcher for `api.download`: `await api.download(request, NotebookProgress())`."""
 
     def __init__(self) -> None:
         self._lines = None if _shows_html() else Lines(sys.stdout)

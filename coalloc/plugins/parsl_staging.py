@@ -68,11 +68,7 @@ class CogetStaging(Staging, RepresentationMixin):  # type: ignore[misc]
 
 
 def _named(url: str) -> tuple[str, ...]:
-    """Return the sources that the URL of a file names.
-
-    >>> _named("coget://https://a/x|ftp://b/x"), _named("coget:lab:x"), _named("ftp://a/x|y")
-    (('https://a/x', 'ftp://b/x'), ('lab:x',), ('ftp://a/x|y',))
-    """
+    """Return the sources that the URL of a file names."""
     scheme, _, rest = url.partition(":")
     return sources(rest.removeprefix("//")) if scheme.lower() in OWN else (url,)
 
@@ -81,9 +77,6 @@ def _below(url: str) -> str:
     """Return the path of a file below the working directory, which is different for each URL.
 
     A file that a Metalink describes has the Metalink's name without `.meta4`.
-
-    >>> _below("coget://lab:2024/x"), _below("ftp://a/..")
-    ('coget-6c334d908c3adf70/x', 'coget-599d5d500515e64e/download')
     """
     first = _named(url)[0]
     name = from_url(first if "://" in first else "ftp://dataset/" + first.partition(":")[2]).removesuffix(".meta4")

@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 import pytest
 
 from coalloc.model import Snapshot, SourceView
-from coalloc.plugins.notebook import Progress, _picture
+from coalloc.plugins.notebook import NotebookProgress, _picture
 from tests.support.fetching import random_file
 from tests.support.nginx import Nginx
 from tests.support.waiting import PATIENCE
@@ -72,7 +72,7 @@ def test_a_bar_without_a_size_moves_until_the_end(phase, size, value):
 
 
 def test_without_a_front_end_it_prints_lines(capsys):
-    progress = Progress()
+    progress = NotebookProgress()
     progress(snapshot(name="x", sources=()))
     progress(snapshot(name="x", phase="done", sources=()))
     assert [line.partition(",")[0] for line in capsys.readouterr().out.splitlines()] == ["x: 80 %", "x: done"]
@@ -91,8 +91,8 @@ def test_a_notebook_shows_each_file_once_and_its_sources(tmp_path):
         content = random_file(web[0].root / "x", 3_000_000)
         (web[1].root / "x").write_bytes(content)
         code = (
-            "from coalloc import api\nfrom coalloc.plugins.notebook import Progress\n"
-            f"(report,) = await api.download(api.Request({[each.url('x') for each in web]}), Progress())"
+            "from coalloc import api\nfrom coalloc.plugins.notebook import NotebookProgress\n"
+            f"(report,) = await api.download(api.Request({[each.url('x') for each in web]}), NotebookProgress())"
         )
         book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(text) for text in (code, "report.size")])
         kernels = tmp_path / "data/kernels/here"

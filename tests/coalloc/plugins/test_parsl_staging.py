@@ -15,7 +15,7 @@ pytest.importorskip("parsl", reason="pip install 'coget[hosts]' brings parsl")
 from parsl.data_provider.files import File
 
 from coalloc.errors import NoSuchFile, VerificationError
-from coalloc.plugins.parsl_staging import CogetStaging, _below
+from coalloc.plugins.parsl_staging import CogetStaging, _below, _named
 from tests.support.nginx import Nginx
 from tests.support.waiting import PATIENCE
 
@@ -145,3 +145,8 @@ def test_names_are_harmless_and_differ():
     assert len(set(places)) == len(places)
     assert [place.partition("/")[2] for place in places] == ["b", "b", "b", "b", "download", "x%2Fy"]
     assert repr(staging).startswith("CogetStaging(")
+    assert [_named(url) for url in ("coget://https://a/x|ftp://b/x", "coget:lab:x", "ftp://a/x|y")] == [
+        ("https://a/x", "ftp://b/x"),
+        ("lab:x",),
+        ("ftp://a/x|y",),
+    ]

@@ -211,7 +211,7 @@ def test_checksums_are_computed_and_compared_by_pegasus_integrity(web, tmp_path)
 def test_many_jobs_at_once_on_one_machine_also_for_one_file(web, tmp_path):
     content = both(web, "x", 1_000_000)
     (tmp_path / "home").mkdir()
-    targets = [tmp_path / "shared" if i % 2 else tmp_path / f"own{i}" for i in range(10)]
+    targets = [tmp_path / "shared" if i % 2 else tmp_path / f"own{i}" for i in range(6)]
     jobs = [
         subprocess.Popen(
             PROGRAM, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
