@@ -122,6 +122,10 @@ class CoallocError(Exception):
         super().__init__(self.message)
         self.remedy = one_line(remedy)
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Return the parts for pickling: subclasses are made of other arguments, and text is escaped already."""
+        return _unpickled, (type(self), self.args), self.__dict__
+
     @property
     def transient(self) -> bool:
         """Return whether the same attempt may succeed later, without any change by the user."""
@@ -131,6 +135,10 @@ class CoallocError(Exception):
     def summary(self) -> str:
         """The message with its reasons in one line."""
         return self.message.replace("\n  ", " ")
+
+
+def _unpickled(kind: type[CoallocError], args: tuple[str, ...]) -> CoallocError:
+    return kind.__new__(kind, *args)
 
 
 class UsageError(CoallocError):

@@ -1,1 +1,1 @@
-"""Plugins of other programs: fsspec's file system `coget://`, and HTCondor's file transfer plugin."""
+"""Plugins of other programs: fsspec's file system `coget://`, and files for jobs of HTCondor, Parsl and Pegasus."""

@@ -1,10 +1,11 @@
-"""The fixed cost of `coget URL`: processor and elapsed time of whole processes that fetch one byte.
+"""The fixed cost of `coget URL`: processor and elapsed time of whole processes that fetch one byte, and of plugins.
 
     .venv/bin/python -m tests.benchmarks.start_up [--rounds 25]
 
 Servers on loopback: globus-gridftp-server and nginx. The yardstick is `python -c "import asyncio"` of the same
 environment, in the same rounds, as other programs may run on the machine: only the ratios can be compared. Each run of
-coget is of a user without history; one more stores its results in a history, as users' runs do.
+coget is of a user without history; one more stores its results in a history, as users' runs do. HTCondor calls its
+plugin with `-classad` before each job; fsspec imports its plugin at the first use of a name, after fsspec itself.
 """
 
 import argparse
@@ -15,13 +16,17 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from statistics import median
+from statistics import median, quantiles
 from typing import NamedTuple
 
 from tests.support.gridftp import GridFTPServer
 from tests.support.nginx import Nginx
 from tests.support.programs import COGET, with_this_checkout
 
+CLASSAD = Path(sys.executable).with_name("condor_coget_plugin")
+MADE, LOADED = "import fsspec.asyn", "import fsspec.asyn, coalloc.plugins.fsspec_system"
+WANTED_SECONDS = {"condor_coget_plugin -classad": 0.1, "fsspec plugin": 0.05}
+"""Elapsed time that the plugins may take."""
 WANTED = {"ftp": 1.4, "http": 1.7}
 """Ratio to the yardstick that a download by each protocol is to have."""
 
@@ -75,6 +80,9 @@ def main() -> None:
             rivals = {
                 "import asyncio": lambda: cost([sys.executable, "-c", "import asyncio"], folder, {}),
                 "coget --help": lambda: cost([str(COGET), "--help"], folder, {}),
+                "condor_coget_plugin -classad": lambda: cost([str(CLASSAD), "-classad"], folder, {}),
+                "import fsspec": lambda: cost([sys.executable, "-c", MADE], folder, {}),
+                "import fsspec, plugin": lambda: cost([sys.executable, "-c", LOADED], folder, {}),
                 "ftp": download(ftp.url("byte"), folder),
                 "ftp, history": download(ftp.url("byte"), folder, "ftp.sqlite"),
                 "http": download(http.url("byte"), folder),
@@ -93,14 +101,28 @@ def show(costs: Mapping[str, list[Cost]]) -> None:
     """Print the medians, and their ratios to the yardstick."""
     least = Cost(*map(median, zip(*costs["import asyncio"], strict=True)))
     print(f"\none byte, medians of {len(costs['import asyncio'])} rounds")
-    print(f"{'':16}  {'CPU ms':>7}  {'ratio':>5}  {'elapsed ms':>10}  {'ratio':>5}  wanted")
+    print(f"{'':28}  {'CPU ms':>7}  {'ratio':>5}  {'elapsed ms':>10}  {'ratio':>5}  wanted")
     for name, found in costs.items():
         here = Cost(*map(median, zip(*found, strict=True)))
         wanted = f"<= {WANTED[name]}" if name in WANTED else ""
         print(
-            f"{name:16}  {here.cpu * 1e3:7.0f}  {here.cpu / least.cpu:5.2f}"
+            f"{name:28}  {here.cpu * 1e3:7.0f}  {here.cpu / least.cpu:5.2f}"
             f"  {here.elapsed * 1e3:10.0f}  {here.elapsed / least.elapsed:5.2f}  {wanted}"
         )
+    show_plugins(costs)
+
+
+def show_plugins(costs: Mapping[str, list[Cost]]) -> None:
+    """Print the elapsed times of the plugins, with their quartiles."""
+    with_it, alone = costs["import fsspec, plugin"], costs["import fsspec"]
+    taken = {
+        "condor_coget_plugin -classad": [each.elapsed for each in costs["condor_coget_plugin -classad"]],
+        "fsspec plugin": [more.elapsed - less.elapsed for more, less in zip(with_it, alone, strict=True)],
+    }
+    for name, found in taken.items():
+        low, middle, high = (each * 1e3 for each in quantiles(found, n=4))
+        wanted = WANTED_SECONDS[name] * 1e3
+        print(f"{name}: {middle:.0f} ms (quartiles {low:.0f} to {high:.0f}), wanted < {wanted:.0f} ms")
 
 
 if __name__ == "__main__":

@@ -211,3 +211,28 @@ def test_malformed_ads_are_refused(text):
 def test_strings_survive_writing_and_reading():
     value = "".join(map(chr, range(1, 300)))
     assert read_ads(write_ad({"A": value, "B": [value, {"C": value}]})) == [{"a": value, "b": [value, {"c": value}]}]
+
+
+async def test_a_hundred_files_of_a_call_are_fetched_at_once_with_a_report_each(scratch):
+    """A server that sends nothing before all files are requested: a file that waited for another would hang."""
+    names = [f"{i}.bin" for i in range(100)]
+    asked: set[str] = set()
+    complete = asyncio.Event()
+
+    async def serve(reader, writer):
+        while head := await reader.readuntil(b"\r\n\r\n"):
+            name = head.split()[1].decode().removeprefix("/")
+            asked.add(name)
+            if len(asked) == len(names):
+                complete.set()
+            await complete.wait()
+            writer.write(f"HTTP/1.1 200 OK\r\nContent-Length: {len(name)}\r\n\r\n{name}".encode())
+
+    async with raw_server(serve) as port:
+        files = {name: f"coget://http://127.0.0.1:{port}/{name}" for name in names}
+        status, results = await asyncio.to_thread(call, scratch, files, COGET_CONNECTIONS="100")
+    assert status == 0, [each.get("transfererror") for each in results.values()]
+    assert {name: (scratch / name).read_text() for name in names} == {name: name for name in names}
+    assert {name: each["transferurl"] for name, each in results.items()} == files
+    assert [each["transfersuccess"] for each in results.values()] == [True] * 100
+    assert held(scratch) == sorted(names)
