@@ -128,13 +128,14 @@ class SeparateProcess:
     ) -> tuple[bool, object, int, float]:
         """Return the answer to a job, as `_answer`.
 
-        :raises TimeoutError: if the job stands still
+        :raises TimeoutError: if the job stands still, or has used its processor time
         """
-        answer, used = asyncio.ensure_future(_answer(process, frame)), _processor_seconds(process.pid)
+        answer = asyncio.ensure_future(_answer(process, frame))
+        began = used = _processor_seconds(process.pid)
         try:
             while not (await asyncio.wait({answer}, timeout=PATIENCE * self.budget.seconds))[0]:
                 before, used = used, _processor_seconds(process.pid)
-                if used - before < STANDSTILL * self.budget.seconds:
+                if used - before < STANDSTILL * self.budget.seconds or used - began > self.budget.seconds:
                     raise TimeoutError
             return answer.result()
         finally:
