@@ -56,7 +56,7 @@ def broker() -> None:
 
 @broker.command()
 @database_option
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Address to listen on.")
 @port_option
 @click.option("--anonymous", is_flag=True, help="Allow reading without a token.")
 @click.option(
@@ -125,7 +125,7 @@ def serve(
     run(settings, host, port)
 
 
-@broker.command()
+@broker.command(short_help="Upgrade the tables of a database.")
 @database_option
 @config_option
 def upgrade(database: str, config: Path | None) -> None:
@@ -165,7 +165,7 @@ def _quoted(url: str) -> str:
     return json.dumps(url)
 
 
-@broker.command()
+@broker.command(short_help="Carry out tasks until interrupted.")
 @database_option
 @site_option
 @click.option(
@@ -202,11 +202,20 @@ def token() -> None:
 @token.command()
 @database_option
 @click.argument("subject")
-@click.option("--role", type=click.Choice(ROLES), default="reader", show_default=True)
-@click.option("--site", default="", help="Default destination site of the transfers that this subject reports.")
-@click.option("--days", type=click.FloatRange(0, min_open=True), help="Lifetime in days.  [default: unlimited]")
+@click.option("--role", type=click.Choice(ROLES), default="reader", show_default=True, help="Role of the token.")
+@click.option(
+    "--site", default="", metavar="NAME", help="Default destination site of the transfers that this subject reports."
+)
+@click.option(
+    "--days", type=click.FloatRange(0, min_open=True), metavar="N", help="Lifetime in days.  [default: unlimited]"
+)
 def create(database: str, subject: str, role: str, site: str, days: float | None) -> None:
-    """Print a new token for SUBJECT. It is shown only once."""
+    """Print a new token for SUBJECT. It is shown only once.
+
+    \b
+    Examples:
+      coget-broker token create ann --role reader --site CERN
+    """
     new = NewToken.model_validate({"subject": subject, "role": role, "site": site, "days": days})
     issued = with_tokens(database, lambda tokens: tokens.issue("coget-broker", new))
     click.echo(issued.token)
@@ -243,7 +252,7 @@ def revoke(database: str, number: int, issued: bool) -> None:
         )
 
 
-@broker.group()
+@broker.group(short_help="Create, list and revoke OAuth2 clients.")
 def client() -> None:
     """Create, list and revoke OAuth2 clients: programs that get tokens for themselves, or for users who log in."""
 
@@ -279,7 +288,7 @@ def revoke_client(database: str, number: str) -> None:
     with_services(Settings(database), lambda broker: broker.clients.revoke("coget-broker", number))
 
 
-@broker.command("rotate-key")
+@broker.command("rotate-key", short_help="Create a new signing key, and print its id.")
 @database_option
 def rotate_key(database: str) -> None:
     """Create a new signing key and print its id; tokens signed with the old key stay valid until they expire."""

@@ -27,7 +27,7 @@ LOOPBACK = parse_networks(["127.0.0.0/8", "::1/128"])
 PIECE = 1 << 20
 
 
-@click.command()
+@click.command(short_help="Serve a demonstration with invented data on this machine.")
 @click.option(
     "--database",
     metavar="URL",
@@ -41,7 +41,7 @@ PIECE = 1 << 20
     metavar="FILE",
     help="Log with transfers to show instead of invented ones, in any format of `coget history import`.",
 )
-@click.option("--seed", default=1, show_default=True, help="Seed of the invented data.")
+@click.option("--seed", default=1, show_default=True, metavar="N", help="Seed of the invented data.")
 def demo(database: str | None, port: int, log: Path | None, seed: int) -> None:
     """Serve a demonstration on this machine: six sites, eight weeks of transfers, tasks, and failures.
 

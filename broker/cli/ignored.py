@@ -13,7 +13,7 @@ from coalloc.util.streams import say
 __all__ = ["ignored"]
 
 
-@click.group()
+@click.group(short_help="Ignore the reports of single subjects.")
 def ignored() -> None:
     """Ignore the reports of a subject, list such subjects, and stop ignoring them.
 

@@ -20,7 +20,7 @@ FEW = 100
 """Replicas of each collection that an upgrade lists."""
 
 
-@click.group()
+@click.group(short_help="List and confirm unconfirmed replicas in collections.")
 def replica() -> None:
     """List unconfirmed replicas inside collections, and confirm them.
 

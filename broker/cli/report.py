@@ -41,7 +41,7 @@ def _pair(text: str) -> tuple[str, str]:
     return name, value
 
 
-@click.command()
+@click.command(short_help="Write one report, or all, as a file.")
 @click.argument("name")
 @click.argument("parameters", nargs=-1, type=_pair, metavar="[PARAMETER=VALUE]...")
 @database_option

@@ -59,6 +59,7 @@ port_option = click.option(
     default=8642,
     show_default=True,
     type=click.IntRange(0, 65535),
+    metavar="PORT",
     help="Port to listen on; 0: any free port.",
 )
 

@@ -23,7 +23,12 @@ WORTH_COMPILING = 1_500
 
 @click.group(short_help="Measure the accuracy of forecasts.")
 def forecast() -> None:
-    """Measure how good forecasts of transfer rates are."""
+    """Measure how good forecasts of transfer rates are.
+
+    \b
+    Examples:
+      coget forecast evaluate transfers.csv
+    """
 
 
 @forecast.command(short_help="Compare forecasters on a log of transfers.")
@@ -34,10 +39,17 @@ def evaluate(log: Path, every: bool, as_json: bool) -> None:
     """Compare forecasters on a log of transfers.
 
     The transfers of LOG are forecast one after the other, each from those that had ended when it began. The last 60 %
-    of the forecasts are scored. LOG is a table with the columns start, bytes and end or seconds (and source, sink,
-    direction, file_class, streams, concurrency, setup_seconds, outcome, where known), the transfer log of a GridFTP
-    server, coget's own history, aria2's server statistics, intake-esgf's database, or one of these compressed with
-    gzip.
+    of the forecasts are scored.
+
+    \b
+    LOG is one of these, also compressed with gzip:
+      - a table with the columns start, bytes, and end or seconds; it may
+        also have source, sink, direction, file_class, streams, concurrency,
+        setup_seconds, outcome
+      - the transfer log of a GridFTP server
+      - coget's own history
+      - aria2's server statistics
+      - intake-esgf's database
 
     \b
     Examples:

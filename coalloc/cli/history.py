@@ -56,9 +56,15 @@ def history(context: click.Context, as_json: bool) -> None:
 def import_(context: click.Context, logs: tuple[Path, ...], globus: bool, broker: str | None, as_json: bool) -> None:
     """Import logs of other programs, so that coget can forecast for servers that it has not used yet.
 
-    Refused lines, and values that are stored in another form, are reported with their line numbers on standard error.
-    LOG is the file that aria2 keeps with --server-stat-of, intake-esgf's database of downloads, the transfer log of a
-    GridFTP server, or a table with the columns source, start, bytes, and end or seconds. Known transfers are skipped.
+    \b
+    LOG is one of these:
+      - the file that aria2 keeps with --server-stat-of
+      - intake-esgf's database of downloads
+      - the transfer log of a GridFTP server
+      - a table with the columns source, start, bytes, and end or seconds
+
+    Known transfers are skipped. Standard error shows refused lines, and values that are stored in another form, with
+    their line numbers.
 
     With --globus, coget imports your own transfers at Globus, and reports them to your broker, if you have one.
     Set GLOBUS_CLIENT_ID to the id of an application, and GLOBUS_CLIENT_SECRET to its secret if it logs in by itself.

@@ -56,7 +56,8 @@ def _files(ctx: click.Context, param: click.Parameter, incomplete: str) -> "list
 
 def sources(required: bool = True) -> Callable[[F], F]:
     """Add the SOURCE... argument."""
-    return click.argument("sources", metavar="SOURCE...", nargs=-1, required=required, shell_complete=_files)
+    metavar = "SOURCE..." if required else "[SOURCE]..."
+    return click.argument("sources", metavar=metavar, nargs=-1, required=required, shell_complete=_files)
 
 
 def size(ctx: click.Context, param: click.Parameter, value: str) -> int:
@@ -138,7 +139,7 @@ verbose = click.option(
     help="Show on standard error what is asked of which server, and when.",
 )
 
-as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
+as_json = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON on standard output.")
 
 engine = click.option(
     "--engine",
@@ -151,7 +152,8 @@ engine = click.option(
 broker = click.option(
     "--broker",
     metavar="URL",
-    help="Broker that knows datasets by name, and receives the results.  [default: COGET_BROKER, or config.toml]",
+    help="Broker that knows datasets by name, runs tasks, and collects measured rates.  "
+    "[default: COGET_BROKER, or config.toml]",
 )
 
 data_hosts = click.option(

@@ -30,19 +30,22 @@ PICTURES = (".svg", ".png", ".pdf")
 @click.option(
     "--metalink", is_flag=True, help="Print a Metalink 4 file of the sources, the best one first, with a checksum."
 )
-@click.option("--network", type=FILE, help="Plan the transfers of this network file (YAML). There is no SOURCE then.")
-@click.option("--method", metavar="NAME", help="Also simulate this method of `collect`, in virtual time.")
-@click.option("--picture", type=FILE, help="Draw the network and the plan into this file: .svg, .png or .pdf.")
+@click.option("--network", type=FILE, help="Plan the transfers of this network file (YAML), without SOURCE.")
+@click.option("--method", metavar="NAME", help="With --network: also simulate this method of `collect`.")
+@click.option("--picture", type=FILE, help="With --network: picture of the plan to write: .svg, .png or .pdf.")
 def plan(
     as_json: bool, metalink: bool, network: Path | None, method: str | None, picture: Path | None, **given: Any
 ) -> None:
     """Show how a file would be fetched, without moving any data.
 
     coget asks each server for the file's size. From your history, it then shows the expected share of each source and
-    the expected duration. With --by, it shows how probable it is that the file is complete in time, and ends with
-    status 9 if that is less than --sure. With --network, it shows the paths of files through a network, over relays
-    where that is faster, with the time and the limits of the plan. Rates that the network file lacks come from
-    `coget probe`, and from the broker of --broker.
+    the expected duration.
+
+    With --by, it shows the probability that the file is complete in time, and ends with status 9 if that is less than
+    --sure.
+
+    With --network, it shows the paths of files through a network, over relays where that is faster, with the time and
+    the limits of the plan. Rates that the network file lacks come from `coget probe`, and from the broker of --broker.
 
     \b
     Examples:

@@ -40,7 +40,8 @@ ALL = "all at once"
     type=click.FloatRange(min=0.1, max=3600),
     default=5.0,
     show_default=True,
-    help="Maximum duration of each measurement.",
+    metavar="S",
+    help="Maximum duration of each measurement, in seconds.",
 )
 @click.option(
     "--peers",
@@ -48,8 +49,19 @@ ALL = "all at once"
     metavar="K",
     help="Measure to K other servers from each server, chosen at random.",
 )
-@click.option("--streams", type=click.IntRange(min=1), default=1, show_default=True, help="Number of data connections.")
-@click.option("--blast", is_flag=True, help="Also measure all links of each server at once, in each direction.")
+@click.option(
+    "--streams",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Data connections of each transfer.",
+)
+@click.option(
+    "--blast",
+    is_flag=True,
+    help="Also measure the rate at which each server receives from all others at once, and sends to all at once.",
+)
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Network file (YAML) to write.")
 @click.option(
     "--via",

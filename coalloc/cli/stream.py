@@ -32,7 +32,7 @@ __all__ = ["stream"]
     default=95,
     show_default=True,
     metavar="PERCENT",
-    help="Share of the seconds in which the bytes must be there when they are due.",
+    help="Share of the seconds in which the bytes must arrive in time.",
 )
 @options.transfer_options
 @click.option(
@@ -43,14 +43,13 @@ __all__ = ["stream"]
 @options.verbose
 @click.option("--quiet", is_flag=True, help="Show errors only.")
 def stream(rate: int, sure: float, quiet: bool, **given: Any) -> None:
-    """Write a file to standard output at a promised rate, from as few of its sources as that needs.
+    """Write a file to standard output at a promised rate, from as few sources as possible.
 
-    First all sources are measured for some seconds. Then the rate is promised, and the first byte is written; or it is
-    refused, with status 9 and the rate that can be promised. While the file is read, more sources are used where that
-    keeps the promise.
+    First coget measures all sources for some seconds. Then it promises the rate and writes the first byte, or it ends
+    with status 9 and shows the rate that it can promise. If the promise is in danger later, coget uses more sources.
 
-    As for coget get -o -, use what was written only if the exit status is 0, or 9 at the end: then the bytes are right,
-    but came too late more often than promised.
+    Use what was written only if the exit status is 0, or if it is 9 and the whole file was written: then the bytes are
+    right, but came too late more often than promised.
 
     \b
     Examples:

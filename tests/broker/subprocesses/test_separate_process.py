@@ -47,8 +47,8 @@ async def test_a_job_over_its_budget_is_refused_and_the_next_is_served(apart, wo
     assert await apart.run(KIND, "bob", pow, 2, 10) == 1024
 
 
+async def test_a_job_that_gets_little_of_the_processor_is_not_too_large(apart):
     """Jobs on a busy machine take longer than a job that stands still may."""
-    """It takes longer than a job that stands still may, as all jobs do while a machine is very busy."""
     apart.budget = BUDGET._replace(seconds=0.5)
     slow = "time.sleep(0.4); sum(range(1_000_000))"
     passed = await apart.run(KIND, "ann", timeit.timeit, slow, "import time", time.perf_counter, 5)
