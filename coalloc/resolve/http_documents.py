@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from types import MappingProxyType
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -41,6 +42,7 @@ class FetchedDocument(NamedTuple):
     content: bytes
     address: str | None
     secure: bool
+    headers: Mapping[str, str] = MappingProxyType({})
 
 
 class HeadAnswer(NamedTuple):
@@ -130,13 +132,20 @@ def _understood(url: str, server: HTTPExchange, answer: Answer | None) -> HeadAn
 
 
 async def get(
-    url: str, limit: int, dialers: Sequence[Dialer] = (), credentials: Credentials | None = None
+    url: str,
+    limit: int,
+    dialers: Sequence[Dialer] = (),
+    credentials: Credentials | None = None,
+    headers: Mapping[str, str] | None = None,
+    what: str = "a Metalink",
 ) -> FetchedDocument:
     """Return the document at `url`.
 
     :param dialers: dialers over all routes to the server, which are tried in turn; none for direct connections to any
         address
     :param credentials: those that servers may get; None for those in the URL only
+    :param headers: further headers, which may be secret: with them, no redirect is followed
+    :param what: kind of the document, for messages
     :raises UsageError: if the document is longer than `limit` bytes
     :raises SourceError: if the document cannot be fetched
     """
@@ -144,16 +153,23 @@ async def get(
     try:
         for dialer in others:
             with suppress(Unreachable, Stalled):
-                return await _get(url, limit, dialer, credentials)
-        return await _get(url, limit, last, credentials)
+                return await _get(url, limit, dialer, credentials, headers, what)
+        return await _get(url, limit, last, credentials, headers, what)
     except Stalled as error:
         raise Unreachable(error.message, error.remedy) from None
 
 
-async def _get(url: str, limit: int, dialer: Dialer, credentials: Credentials | None) -> FetchedDocument:
-    async with _exchange(url, dialer, credentials) as server, AsyncExitStack() as stack:
+async def _get(
+    url: str,
+    limit: int,
+    dialer: Dialer,
+    credentials: Credentials | None,
+    headers: Mapping[str, str] | None,
+    what: str,
+) -> FetchedDocument:
+    async with _exchange(url, dialer, credentials, follows=headers is None) as server, AsyncExitStack() as stack:
         async with server.timely(SECONDS):
-            answer = await stack.enter_async_context(server.answer("GET", {}))
+            answer = await stack.enter_async_context(server.answer("GET", headers or {}))
         if not answer.is_success:
             raise server.refusal(answer)
         if (encoding := answer.headers.get("content-encoding", "identity")) != "identity":
@@ -166,18 +182,18 @@ async def _get(url: str, limit: int, dialer: Dialer, credentials: Credentials | 
                 with server.border():
                     piece = await anext(pieces, b"")
             if not piece:
-                return FetchedDocument(bytes(document), server.named_by, server.secure)
+                return FetchedDocument(bytes(document), server.named_by, server.secure, answer.headers)
             document += piece
             if len(document) > limit:
-                raise UsageError(
-                    f"{server.shown} is larger than {limit} bytes, too large for a Metalink", "check the URL"
-                )
+                raise UsageError(f"{server.shown} is larger than {limit} bytes, too large for {what}", "check the URL")
 
 
 @asynccontextmanager
-async def _exchange(url: str, dialer: Dialer, credentials: Credentials | None) -> AsyncIterator[HTTPExchange]:
+async def _exchange(
+    url: str, dialer: Dialer, credentials: Credentials | None, follows: bool = True
+) -> AsyncIterator[HTTPExchange]:
     options = EngineOptions(dialer, connect_seconds=2 * SECONDS, credentials=credentials)  # `timely` ends earlier
-    server = HTTPExchange(url, options, lambda _: None)
+    server = HTTPExchange(url, options, lambda _: None, follows=follows)
     try:
         yield server
     finally:
