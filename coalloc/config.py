@@ -184,13 +184,21 @@ def catalogue_settings() -> CatalogueSettings:
     services = fields.get("drs", {})
     urls = {name: url for name, url in fields.items() if name != "drs"}
     places = list(services.values()) if isinstance(services, dict) else [services]
-    valid = all(isinstance(url, str) and re.match("https?://[^/]", url) for url in (*urls.values(), *places))
+    valid = all(_is_web(url) for url in (*urls.values(), *places))
     if not valid or not urls.keys() <= set(CatalogueSettings._fields):
         raise UsageError(
             "invalid [names] in config.toml", 'write doi, esgf or identifiers = "https://...", and [names.drs]'
         )
     stripped = {name: url.rstrip("/") for name, url in urls.items()}
     return CatalogueSettings(**stripped, drs={name.lower(): url.rstrip("/") for name, url in services.items()})
+
+
+def _is_web(url: object) -> bool:
+    try:
+        parts = urlsplit(url) if isinstance(url, str) and url.isprintable() else urlsplit("")
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 def _list(name: str, remedy: str) -> tuple[str, ...]:

@@ -229,6 +229,11 @@ async def _named(
             f"{redact(listed.sources[0])} is a file of this machine, which a list on standard input may not name",
             "name it on the command line, or save the list to a file",
         )
+    if origin.kind != "user" and any(source.lower().startswith("rucio:") for source in listed.sources):
+        raise UsageError(
+            f"{redact(listed.sources[0])} needs your login, which a list on standard input may not use",
+            "name it on the command line, or save the list to a file",
+        )
     if origin.kind != "user":
         urls = tuple(Replica(source) for source in listed.sources if "://" in source)
         for shown, why in admitted(ReplicaSet("", urls), origin).left_out:

@@ -12,7 +12,7 @@ from coalloc.credentials import Credentials
 from coalloc.engine.base import EngineOptions
 from coalloc.engine.first_answers import FirstAnswers
 from coalloc.engine.http.digests import WANTED_DIGESTS, StatedDigests, stated_digests
-from coalloc.engine.http.exchange import Answer, HTTPExchange
+from coalloc.engine.http.exchange import Answer, HTTPExchange, Signer
 from coalloc.engine.http.links import WebLink, links
 from coalloc.engine.http.plain import PlainAnswer
 from coalloc.errors import SourceError, Stalled, Unreachable, Unsupported, UsageError
@@ -137,6 +137,7 @@ async def get(
     dialers: Sequence[Dialer] = (),
     credentials: Credentials | None = None,
     headers: Mapping[str, str] | None = None,
+    signer: Signer | None = None,
     what: str = "a Metalink",
 ) -> FetchedDocument:
     """Return the document at `url`.
@@ -144,7 +145,8 @@ async def get(
     :param dialers: dialers over all routes to the server, which are tried in turn; none for direct connections to any
         address
     :param credentials: those that servers may get; None for those in the URL only
-    :param headers: further headers, which may be secret: with them, no redirect is followed
+    :param headers: further headers, with which no redirect is followed
+    :param signer: author of secret headers, with which no redirect is followed, and no other credential is sent
     :param what: kind of the document, for messages
     :raises UsageError: if the document is longer than `limit` bytes
     :raises SourceError: if the document cannot be fetched
@@ -153,8 +155,8 @@ async def get(
     try:
         for dialer in others:
             with suppress(Unreachable, Stalled):
-                return await _get(url, limit, dialer, credentials, headers, what)
-        return await _get(url, limit, last, credentials, headers, what)
+                return await _get(url, limit, dialer, credentials, headers, signer, what)
+        return await _get(url, limit, last, credentials, headers, signer, what)
     except Stalled as error:
         raise Unreachable(error.message, error.remedy) from None
 
@@ -165,9 +167,11 @@ async def _get(
     dialer: Dialer,
     credentials: Credentials | None,
     headers: Mapping[str, str] | None,
+    signer: Signer | None,
     what: str,
 ) -> FetchedDocument:
-    async with _exchange(url, dialer, credentials, follows=headers is None) as server, AsyncExitStack() as stack:
+    asked = _exchange(url, dialer, credentials, follows=headers is None, signer=signer)
+    async with asked as server, AsyncExitStack() as stack:
         async with server.timely(SECONDS):
             answer = await stack.enter_async_context(server.answer("GET", headers or {}))
         if not answer.is_success:
@@ -190,10 +194,14 @@ async def _get(
 
 @asynccontextmanager
 async def _exchange(
-    url: str, dialer: Dialer, credentials: Credentials | None, follows: bool = True
+    url: str,
+    dialer: Dialer,
+    credentials: Credentials | None,
+    follows: bool = True,
+    signer: Signer | None = None,
 ) -> AsyncIterator[HTTPExchange]:
     options = EngineOptions(dialer, connect_seconds=2 * SECONDS, credentials=credentials)  # `timely` ends earlier
-    server = HTTPExchange(url, options, lambda _: None, follows=follows)
+    server = HTTPExchange(url, options, lambda _: None, follows=follows, signer=signer)
     try:
         yield server
     finally:

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 
 from coalloc.config import catalogue_settings
 from coalloc.credentials import Credentials
-from coalloc.errors import NothingToFetchFrom
+from coalloc.errors import NothingToFetchFrom, UsageError
 from coalloc.model import ReplicaSet
 from coalloc.resolve.catalogues.documents import DocumentReader
+from coalloc.resolve.file_names import UNPRINTABLE
 from coalloc.util.dialer import Dialer
 
 __all__ = ["files_of"]
@@ -23,6 +24,8 @@ async def files_of(source: str, dialers: Sequence[Dialer], credentials: Credenti
     :raises UsageError: if the name or an answer is malformed
     :raises SourceError: if a catalogue does not answer, or does not know the name
     """
+    if UNPRINTABLE.search(source):
+        raise UsageError(f"{source[:200]!r} has a control character", "check the name")
     settings, reader = catalogue_settings(), DocumentReader(tuple(dialers), credentials)
     match source.partition(":")[0].lower():
         case "drs":
@@ -32,7 +35,7 @@ async def files_of(source: str, dialers: Sequence[Dialer], credentials: Credenti
         case "esgf":
             from coalloc.resolve.catalogues import esgf
 
-            files = await esgf.files_of(source, reader, settings.esgf)
+            files = await esgf.files_of(source, reader.of_others(), settings.esgf)
         case "rucio":
             from coalloc.resolve.catalogues import rucio
 
@@ -40,7 +43,7 @@ async def files_of(source: str, dialers: Sequence[Dialer], credentials: Credenti
         case _:
             from coalloc.resolve.catalogues import doi
 
-            files = await doi.files_of(source, reader, settings.doi)
+            files = await doi.files_of(source, reader.of_others(), settings.doi)
     for file in files:
         if not file.replicas:
             why = "; ".join(f"{url}: {why}" for url, why in file.left_out[:5]) or "the catalogue names none"

@@ -13,6 +13,7 @@ from coalloc.errors import NoSuchFile, NothingToFetchFrom, UsageError
 from coalloc.model import ReplicaSet
 from coalloc.resolve.catalogues.documents import DocumentReader, described, mapping, sequence, size_of, text
 from coalloc.resolve.file_names import from_url
+from coalloc.resolve.replica_urls import check
 from coalloc.safe_text import redact
 
 __all__ = ["files_of"]
@@ -21,6 +22,9 @@ NAME = re.compile(
     r"(?:doi:|https?://(?:dx\.)?doi\.org/)(?P<doi>10\.[0-9.]{1,40}/[^#\s]{1,500})(?:#(?P<file>.+))?", re.I
 )
 RECORD = re.compile(r"/(?:records?/|doi/10\.\d+/zenodo\.)([0-9]{1,19}|[a-z0-9]{5}-[a-z0-9]{5})/?$", re.I)
+
+MOST_URLS = 1_000
+"""Maximum number of `contentUrl` that are read."""
 
 
 async def files_of(source: str, reader: DocumentReader, datacite: str) -> list[ReplicaSet]:
@@ -62,13 +66,15 @@ async def _files(doi: str, reader: DocumentReader, datacite: str) -> list[Replic
     if dataset:
         return await _of_dataverse(base, dataset[0], reader, doi)
     contents = record.get("contentUrl")
-    urls = [url for url in (contents if isinstance(contents, list) else [contents]) if isinstance(url, str) and url]
+    urls = [*filter(None, map(text, contents if isinstance(contents, list) else [contents]))][:MOST_URLS]
     if not urls:
         raise NothingToFetchFrom(
-            f"doi:{doi} leads to {redact(page)[:200]}, which is not a repository that coget can read",
+            f"doi:{doi} leads to {redact(page)[:200] or 'no page'}, which is not a repository that coget can read",
             "open that page, and give the URLs of its files",
         )
-    return _distinct([reader.file(from_url(url), [url], None, ()) for url in urls[:1000]], doi)
+    for url in urls:
+        check(url)
+    return _distinct([reader.file(from_url(url), [url], None, ()) for url in urls], doi)
 
 
 async def _of_invenio(record: str, reader: DocumentReader, doi: str) -> list[ReplicaSet]:

@@ -14,10 +14,11 @@ from coalloc.safe_text import redact
 
 __all__ = ["files_of"]
 
-COMPACT = re.compile(r"drs://([a-z0-9._]+(?:/[a-z0-9._]+)?):(?![0-9]+/)(.+)", re.I)
+COMPACT = re.compile(r"drs://((?:[a-z0-9_-]+/)?[a-z0-9._]+):(?![0-9]+/)(.+)", re.I)
+"""An accession with its prefix, and perhaps a provider, which has no dot, as hosts have."""
 API = "/ga4gh/drs/v1"
-MOST_OBJECTS, DEEPEST = 10_000, 32
-"""Maximum number of objects of a bundle, and of bundles within each other."""
+DEEPEST = 32
+"""Maximum number of bundles within each other."""
 MOST_METHODS = 100
 """Maximum number of access methods of an object that are read."""
 
@@ -42,7 +43,9 @@ async def _place(source: str, reader: DocumentReader, settings: CatalogueSetting
     if compact and compact[1].lower() in settings.drs:
         return settings.drs[compact[1].lower()], unquote(compact[2]), reader
     if compact:
-        document, following = await reader.json(f"{settings.identifiers}/{compact[1]}:{quote(compact[2], safe='')}")
+        document, following = await reader.of_others().json(
+            f"{settings.identifiers}/{compact[1]}:{quote(compact[2], safe='')}"
+        )
         resources = sequence(mapping(mapping(document).get("payload")).get("resolvedResources"))
         for each in map(mapping, resources):
             base, found, name = text(each.get("compactIdentifierResolvedUrl")).partition(f"{API}/objects/")
@@ -60,18 +63,14 @@ async def _place(source: str, reader: DocumentReader, settings: CatalogueSetting
 
 
 class _Service:
-    """A DRS server, and the number of objects that it was asked for."""
+    """A DRS server."""
 
     def __init__(self, base: str, reader: DocumentReader) -> None:
         self._base = base
         self._reader = reader
-        self._asked = 0
 
     async def object(self, name: str) -> tuple[Mapping[str, Any], DocumentReader]:
         """Return an object, and the reader for the URLs that it names."""
-        self._asked += 1
-        if self._asked > MOST_OBJECTS:
-            raise TooMuch(f"a DRS bundle has more than {MOST_OBJECTS} objects", "fetch its parts one by one")
         document, following = await self._reader.json(self._url(name))
         return mapping(document), following
 
@@ -103,11 +102,11 @@ class _Service:
             access, number = mapping(method.get("access_url")), text(method.get("access_id"))
             if not access.get("url") and number:
                 try:
-                    answer, _ = await self._reader.json(f"{self._url(name)}/access/{quote(number, safe='')}")
-                except SourceError as error:
+                    answer, led = await self._reader.json(f"{self._url(name)}/access/{quote(number, safe='')}")
+                except (SourceError, NothingToFetchFrom) as error:
                     left_out.append((f"access {number[:100]}", error.message))
                     continue
-                access = mapping(answer)
+                access, following = mapping(answer), following.under(led)
             url = text(access.get("url"))
             if url and access.get("headers"):
                 left_out.append((redact(url), "left out: it needs headers of its own"))

@@ -1,6 +1,6 @@
 """ESGF: the search interface of an index node, which names the copies at all data nodes."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
@@ -14,7 +14,10 @@ __all__ = ["files_of"]
 SERVICES = ("HTTPServer", "GridFTP")
 """Services that give the file itself; OPENDAP gives its values, and Globus is no URL."""
 PAGE, MOST_FILES = 500, 100_000
-"""Number of documents of an answer, and maximum number of documents of a dataset."""
+"""Number of documents of an answer, and maximum number of documents of a name."""
+FIELDS = "id,title,size,checksum,checksum_type,url"
+FoundDocument = tuple[Mapping[str, Any], DocumentReader]
+"""A document, and the reader for the URLs that it names."""
 
 
 async def files_of(source: str, reader: DocumentReader, index: str) -> list[ReplicaSet]:
@@ -28,24 +31,44 @@ async def files_of(source: str, reader: DocumentReader, index: str) -> list[Repl
     if not name or "*" in name:
         raise UsageError(f"{source[:200]!r} is not the id of a dataset or file", "write it as esgf:ID, without *")
     datasets = [text(each.get("id")) for each, _ in await _found(reader, index, type="Dataset", instance_id=name)]
-    documents = []
-    for dataset in filter(None, datasets):
-        documents += await _found(reader, index, type="File", dataset_id=dataset)
-    documents = documents or await _found(reader, index, type="File", instance_id=name)
-    if not documents:
-        raise NoSuchFile(f"ESGF's index knows no files of {name}", "check the id, or another index in config.toml")
     copies: dict[str, list[ReplicaSet]] = {}
-    for document, following in documents:
-        file = _file(document, following)
-        copies.setdefault(file.name, []).append(file)
+    for dataset in filter(None, dict.fromkeys(datasets)):
+        found = await _found(reader, index, type="File", dataset_id=dataset)
+        _refuse_twins([document for document, _ in found])
+        _add(found, copies)
+    if not copies:
+        _add(await _found(reader, index, type="File", instance_id=name), copies)
+    if not copies:
+        raise NoSuchFile(f"ESGF's index knows no files of {name}", "check the id, or another index in config.toml")
     return [merged(each, [f"{file.name} at {_node(file)}" for file in each], sure=True) for each in copies.values()]
 
 
-async def _found(reader: DocumentReader, index: str, **wanted: str) -> list[tuple[Mapping[str, Any], DocumentReader]]:
+def _refuse_twins(documents: Sequence[Mapping[str, Any]]) -> None:
+    """Check that the files of a dataset at one node have names of their own, as those of one name count as copies."""
+    seen: dict[str, str] = {}
+    for document in documents:
+        title, number = text(document.get("title")), text(document.get("id"))
+        if seen.setdefault(title, number) != number:
+            raise UsageError(f"the dataset has two files {title[:200]!r} at one node", "name the files one by one")
+
+
+def _add(found: Iterable[FoundDocument], copies: dict[str, list[ReplicaSet]]) -> None:
+    for document, following in found:
+        file = _file(document, following)
+        copies.setdefault(file.name, []).append(file)
+
+
+async def _found(reader: DocumentReader, index: str, **wanted: str) -> list[FoundDocument]:
     """Return all documents that an index finds."""
-    found: list[tuple[Mapping[str, Any], DocumentReader]] = []
+    found: list[FoundDocument] = []
     while True:
-        fixed = {"format": "application/solr+json", "distrib": "true", "limit": PAGE, "offset": len(found)}
+        fixed = {
+            "format": "application/solr+json",
+            "distrib": "true",
+            "fields": FIELDS,
+            "limit": PAGE,
+            "offset": len(found),
+        }
         answer, following = await reader.json(f"{index}?{urlencode(fixed | wanted)}")
         response = mapping(mapping(answer).get("response"))
         documents = sequence(response.get("docs"))

@@ -1,12 +1,14 @@
 """One file from its descriptions in several catalogues. Pure."""
 
 from collections.abc import Sequence
-from itertools import combinations
 
-from coalloc.errors import UsageError
-from coalloc.model import ReplicaSet
+from coalloc.errors import TooMuch, UsageError
+from coalloc.model import Checksum, ReplicaSet
 
 __all__ = ["merged"]
+
+MOST_REPLICAS = 1_000
+"""Maximum number of replicas of a file."""
 
 
 def merged(files: Sequence[ReplicaSet], shown: Sequence[str], sure: bool = False) -> ReplicaSet:
@@ -16,35 +18,42 @@ def merged(files: Sequence[ReplicaSet], shown: Sequence[str], sure: bool = False
     :param sure: whether they are of one name in one catalogue: then a common checksum is not needed
     :raises UsageError: if they contradict each other, or nothing shows that they are of the same content
     """
-    for (one, first), (other, second) in combinations(zip(files, shown, strict=True), 2):
-        _compare(one, other, f"{first} and {second}")
+    size, checksums = _agreed(files, shown)
     if not sure:
         _check_connected(files, shown)
     best, *others = files
-    checksums = {checksum.algorithm: checksum for file in files for checksum in file.checksums}
     replicas = {replica.url: replica for file in files for replica in file.replicas}
+    if len(replicas) > MOST_REPLICAS:
+        raise TooMuch(f"{shown[0]} has more than {MOST_REPLICAS} replicas", "give the URLs of some of them")
     return best._replace(
         replicas=tuple(replicas.values()),
-        size=next((file.size for file in files if file.size is not None), None),
-        checksums=tuple(checksums.values()),
+        size=size,
+        checksums=checksums,
         pieces=next((file.pieces for file in files if file.pieces), None),
         left_out=tuple(each for file in files for each in file.left_out),
         vouched=best.vouched or any(file.vouched for file in others),
     )
 
 
-def _compare(one: ReplicaSet, other: ReplicaSet, shown: str) -> None:
-    if one.size is not None and other.size is not None and one.size != other.size:
-        raise UsageError(
-            f"{shown} are different files: of {one.size} and {other.size} bytes", "fetch the one that you want"
-        )
-    known = {checksum.algorithm: checksum.value for checksum in one.checksums}
-    for checksum in other.checksums:
-        if known.get(checksum.algorithm, checksum.value) != checksum.value:
-            raise UsageError(
-                f"{shown} are different files: their {checksum.algorithm} checksums differ",
-                "fetch the one that you want",
-            )
+def _agreed(files: Sequence[ReplicaSet], shown: Sequence[str]) -> tuple[int | None, tuple[Checksum, ...]]:
+    """Return the size and the checksums on which all descriptions agree.
+
+    :raises UsageError: if two of them have different ones
+    """
+    remedy = "fetch the one that you want"
+    sized: tuple[int, str] | None = None
+    known: dict[str, tuple[Checksum, str]] = {}
+    for file, name in zip(files, shown, strict=True):
+        if file.size is not None:
+            size, first = sized = sized or (file.size, name)
+            if size != file.size:
+                raise UsageError(f"{first} and {name} are different files: of {size} and {file.size} bytes", remedy)
+        for checksum in file.checksums:
+            other, first = known.setdefault(checksum.algorithm, (checksum, name))
+            if other != checksum:
+                what = f"their {checksum.algorithm} checksums differ"
+                raise UsageError(f"{first} and {name} are different files: {what}", remedy)
+    return sized and sized[0], tuple(checksum for checksum, _ in known.values())
 
 
 def _check_connected(files: Sequence[ReplicaSet], shown: Sequence[str]) -> None:

@@ -1,8 +1,10 @@
 """Rucio: the Metalink of a file or dataset by its server, whose address and login are in rucio.cfg."""
 
 import os
+from collections.abc import Iterable, Mapping, Sequence
 from configparser import ConfigParser
 from configparser import Error as ConfigError
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote, urlsplit
@@ -32,6 +34,22 @@ class Login(NamedTuple):
     token_file: str
 
 
+class SecretHeaders:
+    """Headers with secrets, which no message shows, for requests that get no other credential.
+
+    `names` are those of the headers, in lower case; `secrets` are their values.
+    """
+
+    def __init__(self, headers: Mapping[str, str]) -> None:
+        self._headers = headers
+        self.names: Sequence[str] = [name.lower() for name in headers]
+        self.secrets: Iterable[str] = headers.values()
+
+    def sign(self, method: str) -> Mapping[str, str]:
+        """Return the headers."""
+        return self._headers
+
+
 async def files_of(source: str, reader: DocumentReader) -> list[ReplicaSet]:
     """Return the file of a Rucio name, or the files of a dataset or container.
 
@@ -42,9 +60,9 @@ async def files_of(source: str, reader: DocumentReader) -> list[ReplicaSet]:
     if not (scope and colon and name):
         raise UsageError(f"{source[:200]!r} is not a Rucio name", "write it as rucio:SCOPE:NAME")
     login = _login()
-    headers = {"X-Rucio-Auth-Token": await _token(login, reader), "Accept": METALINKS[0]}
+    signer = SecretHeaders({"X-Rucio-Auth-Token": await _token(login, reader)})
     url = f"{login.host}/replicas/{quote(scope, safe='')}/{quote(name, safe='')}"
-    answer = await reader.fetched(url, headers)
+    answer = await reader.fetched(url, {"Accept": METALINKS[0]}, signer)
     following = reader.after(answer)
     files = metalink.read(answer.content, source)
     return [admitted(file, following.origin)._replace(vouched=answer.secure and bool(file.checksums)) for file in files]
@@ -90,20 +108,22 @@ async def _token(login: Login, reader: DocumentReader) -> str:
     """
     if login.token_file:
         return _valid(_read(Path(login.token_file)), login)
-    headers = {"X-Rucio-Account": login.account}
+    secret, certified = {"X-Rucio-Username": login.username, "X-Rucio-Password": login.password}, False
     match login.kind:
         case "userpass":
-            headers |= {"X-Rucio-Username": login.username, "X-Rucio-Password": login.password}
+            pass
         case "x509_proxy" | "x509":
-            pass  # the certificate identifies the user
+            secret, certified = {}, True  # the certificate identifies the user
         case _:
             raise UsageError(
                 f"coget cannot log in to Rucio by auth_type = {login.kind or 'nothing'!r}",
                 "use userpass or x509_proxy; or log in with rucio whoami, and set auth_token_file_path in rucio.cfg",
             )
-    if not all(value.isprintable() and value.isascii() for value in headers.values()):
+    if not all(value.isprintable() and value.isascii() for value in (login.account, *secret.values())):
         raise UsageError("account, username or password in rucio.cfg cannot be sent in a header", CONFIGURE)
-    answer = await reader.fetched(f"{login.auth_host}/auth/{login.kind}", headers)
+    asking = replace(reader, credentials=reader.credentials and reader.credentials.for_certificates())
+    url, headers = f"{login.auth_host}/auth/{login.kind}", {"X-Rucio-Account": login.account}
+    answer = await asking.fetched(url, headers, None if certified else SecretHeaders(secret))
     return _valid(answer.headers.get("x-rucio-auth-token", ""), login)
 
 

@@ -14,7 +14,10 @@ CONTENT = b"what the file has" * 1000
 MD5, SHA256 = hashlib.md5(CONTENT).hexdigest(), hashlib.sha256(CONTENT).hexdigest()
 DOI = "10.5281/zenodo.77"
 ID = "CMIP6.X.v1"
-SEARCH = "/s?format=application%2Fsolr%2Bjson&distrib=true&limit=500&offset=0&type="
+SEARCH = (
+    "/s?format=application%2Fsolr%2Bjson&distrib=true&fields=id%2Ctitle%2Csize%2Cchecksum%2Cchecksum_type%2Curl"
+    "&limit=500&offset=0&type="
+)
 
 
 @pytest.fixture
