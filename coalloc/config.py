@@ -183,8 +183,7 @@ def catalogue_settings() -> CatalogueSettings:
     fields = named if isinstance(named, dict) else {"": named}
     services = fields.get("drs", {})
     urls = {name: url for name, url in fields.items() if name != "drs"}
-    places = list(services.values()) if isinstance(services, dict) else [services]
-    valid = all(_is_web(url) for url in (*urls.values(), *places))
+    valid = isinstance(services, dict) and all(map(_is_web, (*urls.values(), *services.values())))
     if not valid or not urls.keys() <= set(CatalogueSettings._fields):
         raise UsageError(
             "invalid [names] in config.toml", 'write doi, esgf or identifiers = "https://...", and [names.drs]'

@@ -1,71 +1,12 @@
 """Names in catalogues: DOIs, DRS, ESGF and Rucio, by small servers that answer in the documented forms."""
 
-import hashlib
-import json
-
 import pytest
 
 from coalloc.cli.main import invoke
 from coalloc.errors import NotAllowed, UsageError
 from coalloc.resolve import resolve
+from tests.support.catalogues import CONTENT, DOI, ID, MD5, SHA256, drs_object, esgf, zenodo
 from tests.support.web import answer, redirect, web_server
-
-CONTENT = b"what the file has" * 1000
-MD5, SHA256 = hashlib.md5(CONTENT).hexdigest(), hashlib.sha256(CONTENT).hexdigest()
-DOI = "10.5281/zenodo.77"
-ID = "CMIP6.X.v1"
-SEARCH = (
-    "/s?format=application%2Fsolr%2Bjson&distrib=true&fields=id%2Ctitle%2Csize%2Cchecksum%2Cchecksum_type%2Curl"
-    "&limit=500&offset=0&type="
-)
-
-
-@pytest.fixture
-def home(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.setenv("COGET_HISTORY", str(tmp_path / "history.sqlite"))
-    monkeypatch.delenv("COGET_BROKER", raising=False)
-    (tmp_path / "config/coget").mkdir(parents=True)
-    (tmp_path / "work").mkdir()
-    monkeypatch.chdir(tmp_path / "work")
-    return tmp_path
-
-
-@pytest.fixture
-def catalogue(home, serve):
-    """`catalogue(answers)` adds JSON documents to a server that has the file /x and all catalogues; its URL."""
-    answers = {"/x": (200, "text/plain", CONTENT), "/bad": (200, "text/plain", CONTENT[::-1])}
-    url = serve(answers)
-    (home / "config/coget/config.toml").write_text(
-        f'[names]\ndoi = "{url}"\nesgf = "{url}/s"\nidentifiers = "{url}"\n[names.drs]\n"drs.example" = "{url}/drs"\n'
-    )
-
-    def add(documents):
-        for path, each in documents.items():
-            body = each if isinstance(each, bytes) else json.dumps(each).encode()
-            answers[path] = (200, "application/json", body)
-        return url
-
-    setattr(add, "url", url)  # noqa: B010 - an attribute of a function
-    return add
-
-
-def zenodo(url, *files):
-    entries = [
-        {"key": name, "size": len(CONTENT), "checksum": f"md5:{md5}", "links": {"self": url + path}}
-        for name, path, md5 in files
-    ]
-    return {
-        f"/dois/{DOI}": {"data": {"attributes": {"url": f"{url}/records/77"}}},
-        "/api/records/77": {"id": 77, "files": entries},
-    }
-
-
-def drs_object(url, value=SHA256, kind="sha-256"):
-    return {
-        "id": "1", "name": "y.nc", "size": len(CONTENT), "checksums": [{"type": kind, "checksum": value}],
-        "access_methods": [{"type": "https", "access_id": "a"}, {"type": "s3", "access_url": {"url": "s3://b/x"}}],
-    }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", [f"doi:{DOI}", f"https://doi.org/{DOI}", f"doi:{DOI}#x.nc"])
@@ -116,7 +57,7 @@ def test_a_doi_of_a_dataverse(catalogue, home):
 
 def test_a_drs_object_and_a_bundle(catalogue, home):
     catalogue({
-        "/drs/objects/1": drs_object(catalogue.url),
+        "/drs/objects/1": drs_object(),
         "/drs/objects/1/access/a": {"url": f"{catalogue.url}/x"},
         "/drs/objects/b": {"id": "b", "contents": [{"name": "in", "contents": [{"name": "z", "id": "1"}]}]},
     })  # fmt: skip
@@ -130,7 +71,7 @@ def test_a_drs_object_and_a_bundle(catalogue, home):
 def test_several_names_are_one_file_if_a_checksum_agrees(catalogue, kind, value, status, home):
     catalogue({
         **zenodo(catalogue.url, ("x.nc", "/x", MD5)),
-        "/drs/objects/1": drs_object(catalogue.url, value, kind),
+        "/drs/objects/1": drs_object(value, kind),
         "/drs/objects/1/access/a": {"url": f"{catalogue.url}/x?2"},
     })  # fmt: skip
     assert invoke(["get", f"doi:{DOI}", "drs://drs.example/1"]) == status
@@ -141,23 +82,6 @@ async def test_a_bundle_that_contains_itself_ends(catalogue):
     catalogue({"/drs/objects/b": {"contents": [{"name": "b", "id": "b"}]}})
     with pytest.raises(Exception, match="within each other"):
         await resolve(["drs://drs.example/b"], None)
-
-
-def esgf(url, *copies):
-    docs = [
-        {
-            "title": "x.nc",
-            "size": len(CONTENT),
-            "checksum": [value],
-            "checksum_type": ["SHA256"],
-            "url": [f"{place}|application/netcdf|HTTPServer", f"{url}/bad|application/opendap-html|OPENDAP"],
-        }
-        for place, value in copies
-    ]
-    return {
-        f"{SEARCH}Dataset&instance_id={ID}": {"response": {"numFound": 1, "docs": [{"id": f"{ID}|n"}]}},
-        f"{SEARCH}File&dataset_id={ID}%7Cn": {"response": {"numFound": len(docs), "docs": docs}},
-    }
 
 
 async def test_esgf_copies_at_all_nodes(catalogue, home):
