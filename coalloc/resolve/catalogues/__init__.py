@@ -44,6 +44,8 @@ async def files_of(source: str, dialers: Sequence[Dialer], credentials: Credenti
             from coalloc.resolve.catalogues import doi
 
             files = await doi.files_of(source, reader.of_others(), settings.doi)
+    if not files:
+        raise NothingToFetchFrom(f"{source} has no file", "check the name")
     for file in files:
         if not file.replicas:
             why = "; ".join(f"{url}: {why}" for url, why in file.left_out[:5]) or "the catalogue names none"

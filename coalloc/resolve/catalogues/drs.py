@@ -32,7 +32,7 @@ async def files_of(source: str, reader: DocumentReader, settings: CatalogueSetti
     base, name, reader = await _place(source, reader, settings)
     service = _Service(base, reader)
     document, following = await service.object(name)
-    if "contents" in document:
+    if document.get("contents"):  # some servers give an empty one with each file
         return await service.below(document)
     return [await service.file(document, name, "", following)]
 
@@ -81,11 +81,11 @@ class _Service:
         files: list[ReplicaSet] = []
         for entry in map(mapping, sequence(bundle.get("contents"))):
             name, number = path + text(entry.get("name")), text(entry.get("id"))
-            if "contents" in entry:
+            if entry.get("contents"):
                 files += await self.below(entry, f"{name}/", depth + 1)
                 continue
             document, following = await self.object(number)
-            if "contents" in document:
+            if document.get("contents"):
                 files += await self.below(document, f"{name}/", depth + 1)
             else:
                 files.append(await self.file(document, number, name, following))

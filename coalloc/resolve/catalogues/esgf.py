@@ -82,7 +82,7 @@ async def _found(reader: DocumentReader, index: str, **wanted: str) -> list[Foun
 def _file(document: Mapping[str, Any], following: DocumentReader) -> ReplicaSet:
     name = text(document.get("title"))
     urls = []
-    for each in sequence(document.get("url"))[:100]:
+    for each in sequence(document.get("url")):
         url, _, service = text(each).partition("|")
         if service.rpartition("|")[2] in SERVICES:
             urls.append(url)

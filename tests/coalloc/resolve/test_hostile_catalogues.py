@@ -169,6 +169,21 @@ def test_files_of_a_bundle_have_places_of_their_own(catalogue, home, second):
     assert not (home / "work/all").exists()
 
 
+@pytest.mark.parametrize("contents", [[], None])
+def test_an_object_with_empty_contents_is_a_file_and_needs_a_copy(catalogue, home, contents):
+    copies = [{"access_url": {"url": f"{catalogue.url}/x"}}]
+    catalogue({
+        "/drs/objects/1": {"name": "y.nc", "contents": contents, "access_methods": copies},
+        "/drs/objects/2": {"name": "z.nc", "contents": contents},
+        "/drs/objects/3": {"name": "in", "contents": [5]},
+    })  # fmt: skip
+    assert invoke(["get", "drs://drs.example/1"]) == 0
+    assert (home / "work/y.nc").exists()
+    for number in "23":
+        for words in ([], ["-r"]):
+            assert invoke(["get", *words, f"drs://drs.example/{number}"]) != 0
+
+
 def test_a_catalogue_with_a_wrong_size_gives_no_file(catalogue, home):
     wrong = {**drs_object(), "size": 5, "checksums": []}
     catalogue({"/drs/objects/1": wrong, "/drs/objects/1/access/a": {"url": f"{catalogue.url}/x"}})
