@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -20,9 +21,11 @@ from coalloc.util.secret_files import secret_variable
 __all__ = [
     "DEPOTS_FORM",
     "BrokerAccess",
+    "CatalogueSettings",
     "S3Rule",
     "access",
     "access_with",
+    "catalogue_settings",
     "depot_tickets",
     "host_tables",
     "limit_rate",
@@ -33,7 +36,7 @@ __all__ = [
     "some_access",
 ]
 
-OTHERS = ("networks", "via", "depots", "hosts", "s3", "limit_rate")
+OTHERS = ("networks", "via", "depots", "hosts", "s3", "limit_rate", "names")
 """Values with functions of their own."""
 DEPOTS_FORM = 'write [depots."HOST:PORT"], then ticket = "..." and key = "..." as coget-depot ticket prints them'
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -59,6 +62,15 @@ class S3Rule(NamedTuple):
     region: str | None = None
     profile: str | None = None
     anonymous: bool = False
+
+
+class CatalogueSettings(NamedTuple):
+    """Addresses of catalogues; `drs` has those of DRS services, by host or prefix in lower case."""
+
+    doi: str = "https://api.datacite.org"
+    esgf: str = "https://esgf-node.llnl.gov/esg-search/search"
+    identifiers: str = "https://resolver.api.identifiers.org"
+    drs: Mapping[str, str] = MappingProxyType({})
 
 
 def access(named: str | None) -> BrokerAccess | None:
@@ -160,6 +172,32 @@ def s3_rule(name: str) -> S3Rule | None:
         fields = ", ".join(S3Rule._fields[:-1])
         raise UsageError(f"invalid [s3.{name}] in config.toml", f"write {fields} as strings, or anonymous = true")
     return S3Rule(**rule)
+
+
+def catalogue_settings() -> CatalogueSettings:
+    """Return the addresses of catalogues: the table [names] of config.toml, without slashes at their ends.
+
+    :raises UsageError: for an unreadable file, or an invalid table
+    """
+    named = _table("config.toml").get("names", {})
+    fields = named if isinstance(named, dict) else {"": named}
+    services = fields.get("drs", {})
+    urls = {name: url for name, url in fields.items() if name != "drs"}
+    valid = isinstance(services, dict) and all(map(_is_web, (*urls.values(), *services.values())))
+    if not valid or not urls.keys() <= set(CatalogueSettings._fields):
+        raise UsageError(
+            "invalid [names] in config.toml", 'write doi, esgf or identifiers = "https://...", and [names.drs]'
+        )
+    stripped = {name: url.rstrip("/") for name, url in urls.items()}
+    return CatalogueSettings(**stripped, drs={name.lower(): url.rstrip("/") for name, url in services.items()})
+
+
+def _is_web(url: object) -> bool:
+    try:
+        parts = urlsplit(url) if isinstance(url, str) and url.isprintable() else urlsplit("")
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 def _list(name: str, remedy: str) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from coalloc.history.grouped import GroupedHistory
 from coalloc.model import Origin, Replica, ReplicaSet, Results, Snapshot, TransferReport
 from coalloc.partial_file import HeldHere
 from coalloc.resolve import ends_as_metalink, file_list, refuse_collisions
+from coalloc.resolve.catalogue_names import is_catalogued
 from coalloc.resolve.federation_lister import FederationLister
 from coalloc.resolve.file_names import why_unsafe
 from coalloc.resolve.replica_urls import admitted, check, is_federated, replica_set
@@ -76,6 +77,8 @@ async def download_directory(
 ) -> None:
     """Fetch all files below a directory, which `request.sources` name at one or more servers that have the same files.
 
+    A name in a catalogue is a directory of its files.
+
     :param take: called for each file when it is complete or has failed
     :param watch: receives views
     :param loops: called with the directories that were left out because they contain themselves, if there are any
@@ -83,6 +86,10 @@ async def download_directory(
     :raises FilesFailed: at the end, if files failed
     """
     request = request.begun
+    if any(map(is_catalogued, request.named)):
+        named = await named_files(request._replace(output=None, whole=True), broker_of(request))
+        await download_files(request, [found.file for found in named], take, watch)
+        return
     bases = [each if each.endswith("/") else f"{each}/" for each in request.named]
     if not bases:
         raise UsageError("no source was given", "give the URL of a directory")
@@ -193,7 +200,9 @@ async def _looked_up(request: Request, listed: Sequence[file_list.ListedFile], o
     found = Found([], {})
     others = []
     for each in listed:
-        if all("://" in source and not ends_as_metalink(source) for source in each.sources):
+        if all(
+            "://" in source and not ends_as_metalink(source) and not is_catalogued(source) for source in each.sources
+        ):
             found.files.append(_described(each, origin))
         else:
             others.append(each)
@@ -220,11 +229,17 @@ async def _named(
             f"{redact(listed.sources[0])} is a file of this machine, which a list on standard input may not name",
             "name it on the command line, or save the list to a file",
         )
+    if origin.kind != "user" and any(source.lower().startswith("rucio:") for source in listed.sources):
+        raise UsageError(
+            f"{redact(listed.sources[0])} needs your login, which a list on standard input may not use",
+            "name it on the command line, or save the list to a file",
+        )
     if origin.kind != "user":
         urls = tuple(Replica(source) for source in listed.sources if "://" in source)
         for shown, why in admitted(ReplicaSet("", urls), origin).left_out:
             raise UsageError(f"{shown} was {why}", "name it on the command line, or save the list to a file")
-    found = [each.file for each in await named_files(request._replace(sources=listed.sources, output=None), broker)]
+    wanted = request._replace(sources=listed.sources, output=None, whole=True)
+    found = [each.file for each in await named_files(wanted, broker)]
     if len(found) > 1 and (listed.out or listed.checksum):
         raise UsageError(f"{redact(listed.sources[0])} has several files", "leave out=... and checksum=... out")
     return [_with_options(file, listed, origin) for file in found]

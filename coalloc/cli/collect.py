@@ -71,8 +71,8 @@ def collect(
     """Collect files from GridFTP servers to a directory here, or at another server.
 
     SOURCE is the URL of a file (ftp:// or gsiftp://), or of a directory if it ends with a slash: then all files in it
-    are collected. Each URL is a different file. Replicas of one file come from a Metalink or a broker: name the
-    Metalink, or the dataset.
+    are collected. Each URL is a different file. Replicas of one file come from a Metalink, a broker or a catalogue:
+    name the Metalink, the dataset, or a name such as esgf:ID, of which copies at GridFTP servers are used.
 
     Pieces may be relayed by other servers: the sources, and the servers of --via. Relays keep pieces in a
     directory .coget-staging-*, which is removed at the end. A file gets its name when it is complete and verified

@@ -38,7 +38,7 @@ __all__ = ["get", "print_reports", "printer"]
     "-r",
     "--recursive",
     is_flag=True,
-    help="SOURCE is the URL of a directory: fetch all files below it. Several URLs are copies of it.",
+    help="SOURCE is the URL of a directory, or a name of several files: fetch all. Several URLs are copies of it.",
 )
 @click.option(
     "-o",
@@ -70,9 +70,9 @@ def get(input_file: str | None, recursive: bool, as_json: bool, quiet: bool, **g
     """Fetch a file from all its sources at once, and verify it.
 
     SOURCE is the URL of a replica (ftp(s), ftpes, gsiftp, http(s), dav(s), s3, osdf, pelican, or any scheme that fsspec
-    opens), one Metalink file or URL, or, with a broker, the name of a dataset. Several URLs must be replicas of the
-    same file. ftp://host/a/b is the absolute path /a/b, as for globus-url-copy; ftp://host/~/b is below the home
-    directory.
+    opens), one Metalink file or URL, a name in a catalogue (doi:10.X/Y, drs://HOST/ID, esgf:ID, rucio:SCOPE:NAME,
+    coget:SCOPE:NAME), or, with a broker, the name of a dataset. Several sources must be copies of the same file.
+    ftp://host/a/b is the absolute path /a/b, as for globus-url-copy; ftp://host/~/b is below the home directory.
 
     Partial data are kept beside the target in NAME.coget. After an interruption or a failure, the same command
     continues where it stopped. With -o -, nothing is kept; use what was written only if the exit status is 0.
@@ -85,6 +85,7 @@ def get(input_file: str | None, recursive: bool, as_json: bool, quiet: bool, **g
       coget get --json --quiet dataset.meta4 > report.json
       coget get --by 14:05 --sure 99 ftp://a.example/x ftp://b.example/x
       coget get --broker https://broker.example run1:2024/x.root
+      coget get doi:10.5281/zenodo.1234#x.nc drs://drs.example/5f1d
       coget get -i list.txt -o data/
       coget get -r https://a.example/run1/ -o data/
       coget get -o - ftp://a.example/x.tar ftp://b.example/x.tar | tar x

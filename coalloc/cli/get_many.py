@@ -100,10 +100,12 @@ def _fetch_list(request: "Request", path: str, as_json: bool, quiet: bool) -> No
 def _fetch_directory(request: "Request", as_json: bool, quiet: bool) -> None:
     """Fetch all files below a directory; without an output, into a directory of its name."""
     from coalloc import api
+    from coalloc.resolve.catalogue_names import directory_of, is_catalogued
     from coalloc.resolve.file_names import from_url
 
     if request.output is None:
-        name = from_url(request.named[0].rstrip("/"))
+        first = request.named[0].rstrip("/")
+        name = directory_of(first) if is_catalogued(first) else from_url(first)
         request = request._replace(output=Path(name))
     _run(lambda take, watch: api.download_directory(request, take, watch, _say_loops), request, as_json, quiet)
 

@@ -38,6 +38,7 @@ from coalloc.planner.documents.scenario import Scenario
 from coalloc.planner.network import Demand, File, Network, joined
 from coalloc.probing.survey import filled
 from coalloc.resolve import resolve
+from coalloc.resolve.catalogue_names import is_catalogued
 from coalloc.safe_text import redact
 from coalloc.util.dialer import DirectDialer
 
@@ -186,16 +187,16 @@ async def _named(wanted: CollectRequest) -> tuple[list[str], list[FoundReplicas]
 
     :raises UsageError: when a source is neither
     """
-    urls = [source for source in wanted.sources if "://" in source and not _metalink(source)]
+    urls = [source for source in wanted.sources if "://" in source and not (_metalink(source) or is_catalogued(source))]
     others = [source for source in wanted.sources if source not in urls]
     if not wanted.sources or "" in wanted.sources:
         raise UsageError("no source was given", "give URLs of files, or of directories with a / at the end")
     known = access(wanted.broker)
     ask, dialer = Broker(known).resolve if known else None, DirectDialer(own_policy())
     own = Credentials()
-    found = [
-        each for source in others for each in await resolve([source], _no_document, ask, (dialer,), credentials=own)
-    ]
+    found = []
+    for source in others:
+        found += await resolve([source], _no_document, ask, (dialer,), credentials=own, whole=True)
     return urls, found
 
 

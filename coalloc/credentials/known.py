@@ -39,6 +39,8 @@ class Credentials:
         self.federated = False
         """Whether they are of caches that the director of a federation names, which wants tokens, and which the user
         named."""
+        self.certificates_only = False
+        """Whether no headers are sent, so that only certificates may be shown."""
         self.jars: dict[WebOrigin, CookieJar] = {}
         """Cookies by the server that set them; no other server gets them."""
         self.accepted: set[WebOrigin] = set()
@@ -53,6 +55,12 @@ class Credentials:
         other = copy(self)
         other.typed = False
         other.federated = bool(origin.federation and origin.federation.needs_token)
+        return other
+
+    def for_certificates(self) -> Self:
+        """Return the credentials for a server to which the user logs in by certificate: no others are sent."""
+        other = copy(self)
+        other.certificates_only = True
         return other
 
     @cached_property

@@ -46,8 +46,10 @@ class Presenter:
         self._jars: dict[WebOrigin, CookieJar] = {}
 
     def _choice(self, server: WebOrigin) -> "HeaderChoice":
-        from coalloc.credentials.choice import choose_headers
+        from coalloc.credentials.choice import HeaderChoice, choose_headers
 
+        if self._credentials.certificates_only:
+            return HeaderChoice({})
         return choose_headers(self._credentials, self._facts(server), self._login if server == self.first else None)
 
     def _facts(self, server: WebOrigin) -> "RequestFacts":

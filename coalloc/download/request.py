@@ -74,7 +74,8 @@ class Request(NamedTuple):
     lets no file replace a file with other content. `retries` is the number of attempts after a failure of a source,
     without success in between. `connect_seconds` is the time limit for each connection, `max_seconds` that for each
     file; None for no limit. `limit_rate` is the highest rate in bytes per second; None for no limit other than that of
-    config.toml. `admission` is made of these, once for all files. `credentials` are those that web servers may get;
+    config.toml. `whole`: a name in a catalogue may stand for several files. `admission` is made of these, once for all
+    files. `credentials` are those that web servers may get;
     None for the user's own, from the environment and from files.
     """
 
@@ -108,6 +109,7 @@ class Request(NamedTuple):
     max_seconds: float | None = None
     limit_rate: int | None = None
     admission: Admission | None = None
+    whole: bool = False
 
     @property
     def named(self) -> tuple[str, ...]:
@@ -256,7 +258,9 @@ async def named_files(request: Request, broker: "Broker | None") -> list[FoundRe
         named = [FoundReplicas(await with_caches(request.file, options.dialers), {})]
     else:
         ask = broker.resolve if broker else None
-        named = await resolve(request.named, fetch_document, ask, options.dialers, request.first, options.credentials)
+        named = await resolve(
+            request.named, fetch_document, ask, options.dialers, request.first, options.credentials, request.whole
+        )
     # Guests are left out if the caller allows each server, or the strategy waits for all sources.
     if request.leads or request.staging is not None or request.strategy != "adaptive":
         named = [found._replace(file=found.file.without_guests()) for found in named]

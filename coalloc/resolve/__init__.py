@@ -13,6 +13,7 @@ from coalloc.credentials import Credentials
 from coalloc.engine.first_answers import FirstAnswers
 from coalloc.errors import UsageError
 from coalloc.model import DATASET, FoundReplicas, Origin, ReplicaSet
+from coalloc.resolve.catalogue_names import is_catalogued, refuse_several
 from coalloc.resolve.federated import with_caches
 from coalloc.resolve.file_names import refuse_collisions
 from coalloc.resolve.replica_urls import admitted, check, is_federated, replica_set
@@ -45,6 +46,7 @@ async def resolve(
     dialers: Sequence[Dialer] = (),
     first: FirstAnswers | None = None,
     credentials: Credentials | None = None,
+    whole: bool = False,
 ) -> list[FoundReplicas]:
     """Resolve `sources`: replica URLs of one file, one Metalink as a path or URL, or a broker's datasets.
 
@@ -54,16 +56,22 @@ async def resolve(
     URL is a Metalink if it ends in .meta4 or .metalink, or if it is the only source, is http(s), and its server says
     so. Any other URL is a replica; if it is the only source and http(s), its server may name further replicas.
 
+    A name in a catalogue, such as a DOI, has the copies that the catalogue names. Several names, and URLs beside them,
+    are of one file, if their checksums agree.
+
     :param fetch_document: function that fetches Metalinks by protocols other than http(s)
     :param ask: function that asks the broker, if there is one
     :param dialers: dialers for http servers, over all routes; none for direct connections to any address
     :param first: keeps the answer of a server that was asked whether its URL is a Metalink, for the source
     :param credentials: those that web servers may get; None for those in the URL only
+    :param whole: whether a name in a catalogue may stand for several files
     :raises UsageError: if a source is none of these, or a Metalink is malformed or not alone
     :raises SourceError: if a Metalink cannot be fetched from its server
     """
     if not sources or "" in sources:
         raise UsageError("no source was given", "give one or more replica URLs, or a Metalink file")
+    if any(map(is_catalogued, sources)):
+        return await _catalogued(sources, ask, dialers or (DirectDialer(),), credentials, whole)
     for source in sources:
         if "://" in source:
             check(source)
@@ -71,6 +79,45 @@ async def resolve(
         return _checked(await ask(sources))
     files = await _files(sources, fetch_document, dialers or (DirectDialer(),), first, credentials)
     return [FoundReplicas(file, {}) for file in files]
+
+
+async def _catalogued(
+    sources: Sequence[str], ask: Ask | None, dialers: Sequence[Dialer], credentials: Credentials | None, whole: bool
+) -> list[FoundReplicas]:
+    """Return the files of names in catalogues; those of several names, and URLs beside them, as one file."""
+    names = [source for source in dict.fromkeys(sources) if is_catalogued(source)]
+    urls = [source for source in sources if source not in names]
+    if others := [source for source in urls if "://" not in source or is_federated(source) or ends_as_metalink(source)]:
+        raise UsageError(f"{redact(others[0])} was given with {redact(names[0])}", "give it alone, or URLs of copies")
+    found = [await _of_catalogue(name, ask, dialers, credentials) for name in names]
+    alone = len(names) == 1 and not urls
+    for name, files in zip(names, found, strict=True):
+        if len(files) > 1 and not (alone and whole):
+            raise refuse_several(redact(name), [each.file.name for each in files])
+    if alone:
+        return found[0]
+    from coalloc.resolve.catalogues.merging import merged
+
+    file = merged([files[0].file for files in found], [redact(name) for name in names])
+    typed = replica_set(urls).replicas if urls else ()
+    known = {replica.url for replica in typed}
+    kept = tuple(replica for replica in file.replicas if replica.url not in known)
+    return [FoundReplicas(file._replace(replicas=(*typed, *kept)), {})]
+
+
+async def _of_catalogue(
+    name: str, ask: Ask | None, dialers: Sequence[Dialer], credentials: Credentials | None
+) -> list[FoundReplicas]:
+    if name.lower().startswith("coget:"):
+        if ask is None:
+            raise UsageError(f"{name} is a name of a broker, but none is configured", "give --broker, or COGET_BROKER")
+        dataset = name.partition(":")[2]
+        if not DATASET.fullmatch(dataset):
+            raise UsageError(f"{name} is not a name of a dataset", "write it as coget:SCOPE:NAME")
+        return _checked(await ask([dataset]))
+    from coalloc.resolve import catalogues  # imported here because it imports all of http
+
+    return [FoundReplicas(file, {}) for file in await catalogues.files_of(name, dialers, credentials)]
 
 
 def _may_be_dataset(source: str) -> bool:
@@ -127,7 +174,7 @@ async def _read(
     elif _is_http(source):
         from coalloc.resolve import http_documents
 
-        document, address, secure = await http_documents.get(source, metalink.MAX_BYTES, dialers, credentials)
+        document, address, secure, _ = await http_documents.get(source, metalink.MAX_BYTES, dialers, credentials)
         files, origin = metalink.read(document, redact(source)), Origin("server", address)
     else:
         document, address = await fetch_document(source, metalink.MAX_BYTES)

@@ -103,7 +103,7 @@ async def _read(
     if asked.left_out or scheme not in (("https",) if by.secure else ("http", "https")):
         raise UsageError(f"a Metalink is not fetched from there, as {by.url} named it", "give its URL")
     restricted = [dialer.under(policy_of(origin, dialer.policy)) for dialer in dialers]
-    document, address, secure = await get(link.url, BYTES, restricted)
+    document, address, secure, _ = await get(link.url, BYTES, restricted)
     files = metalink.read(document, redact(link.url))
     found = files[0] if len(files) == 1 else next((each for each in files if each.name == file.name), None)
     if found is None:

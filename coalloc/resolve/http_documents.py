@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from types import MappingProxyType
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -11,7 +12,7 @@ from coalloc.credentials import Credentials
 from coalloc.engine.base import EngineOptions
 from coalloc.engine.first_answers import FirstAnswers
 from coalloc.engine.http.digests import WANTED_DIGESTS, StatedDigests, stated_digests
-from coalloc.engine.http.exchange import Answer, HTTPExchange
+from coalloc.engine.http.exchange import Answer, HTTPExchange, Signer
 from coalloc.engine.http.links import WebLink, links
 from coalloc.engine.http.plain import PlainAnswer
 from coalloc.errors import SourceError, Stalled, Unreachable, Unsupported, UsageError
@@ -41,6 +42,7 @@ class FetchedDocument(NamedTuple):
     content: bytes
     address: str | None
     secure: bool
+    headers: Mapping[str, str] = MappingProxyType({})
 
 
 class HeadAnswer(NamedTuple):
@@ -130,13 +132,22 @@ def _understood(url: str, server: HTTPExchange, answer: Answer | None) -> HeadAn
 
 
 async def get(
-    url: str, limit: int, dialers: Sequence[Dialer] = (), credentials: Credentials | None = None
+    url: str,
+    limit: int,
+    dialers: Sequence[Dialer] = (),
+    credentials: Credentials | None = None,
+    headers: Mapping[str, str] | None = None,
+    signer: Signer | None = None,
+    what: str = "a Metalink",
 ) -> FetchedDocument:
     """Return the document at `url`.
 
     :param dialers: dialers over all routes to the server, which are tried in turn; none for direct connections to any
         address
     :param credentials: those that servers may get; None for those in the URL only
+    :param headers: further headers, with which no redirect is followed
+    :param signer: author of secret headers, with which no redirect is followed, and no other credential is sent
+    :param what: kind of the document, for messages
     :raises UsageError: if the document is longer than `limit` bytes
     :raises SourceError: if the document cannot be fetched
     """
@@ -144,16 +155,25 @@ async def get(
     try:
         for dialer in others:
             with suppress(Unreachable, Stalled):
-                return await _get(url, limit, dialer, credentials)
-        return await _get(url, limit, last, credentials)
+                return await _get(url, limit, dialer, credentials, headers, signer, what)
+        return await _get(url, limit, last, credentials, headers, signer, what)
     except Stalled as error:
         raise Unreachable(error.message, error.remedy) from None
 
 
-async def _get(url: str, limit: int, dialer: Dialer, credentials: Credentials | None) -> FetchedDocument:
-    async with _exchange(url, dialer, credentials) as server, AsyncExitStack() as stack:
+async def _get(
+    url: str,
+    limit: int,
+    dialer: Dialer,
+    credentials: Credentials | None,
+    headers: Mapping[str, str] | None,
+    signer: Signer | None,
+    what: str,
+) -> FetchedDocument:
+    asked = _exchange(url, dialer, credentials, follows=headers is None, signer=signer)
+    async with asked as server, AsyncExitStack() as stack:
         async with server.timely(SECONDS):
-            answer = await stack.enter_async_context(server.answer("GET", {}))
+            answer = await stack.enter_async_context(server.answer("GET", headers or {}))
         if not answer.is_success:
             raise server.refusal(answer)
         if (encoding := answer.headers.get("content-encoding", "identity")) != "identity":
@@ -166,18 +186,22 @@ async def _get(url: str, limit: int, dialer: Dialer, credentials: Credentials | 
                 with server.border():
                     piece = await anext(pieces, b"")
             if not piece:
-                return FetchedDocument(bytes(document), server.named_by, server.secure)
+                return FetchedDocument(bytes(document), server.named_by, server.secure, answer.headers)
             document += piece
             if len(document) > limit:
-                raise UsageError(
-                    f"{server.shown} is larger than {limit} bytes, too large for a Metalink", "check the URL"
-                )
+                raise UsageError(f"{server.shown} is larger than {limit} bytes, too large for {what}", "check the URL")
 
 
 @asynccontextmanager
-async def _exchange(url: str, dialer: Dialer, credentials: Credentials | None) -> AsyncIterator[HTTPExchange]:
+async def _exchange(
+    url: str,
+    dialer: Dialer,
+    credentials: Credentials | None,
+    follows: bool = True,
+    signer: Signer | None = None,
+) -> AsyncIterator[HTTPExchange]:
     options = EngineOptions(dialer, connect_seconds=2 * SECONDS, credentials=credentials)  # `timely` ends earlier
-    server = HTTPExchange(url, options, lambda _: None)
+    server = HTTPExchange(url, options, lambda _: None, follows=follows, signer=signer)
     try:
         yield server
     finally:

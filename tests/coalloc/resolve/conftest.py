@@ -1,11 +1,14 @@
-"""A small HTTP server with scripted answers."""
+"""A small HTTP server with scripted answers, which can be all catalogues."""
 
 import contextlib
+import json
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+
+from tests.support.catalogues import CONTENT
 
 Answer = tuple[int, str, bytes]
 """Status, content type (or the target of a redirect) and body."""
@@ -44,3 +47,33 @@ def serve() -> Iterator[Callable[..., str]]:
             return f"http://127.0.0.1:{server.server_port}"
 
         yield start
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("COGET_HISTORY", str(tmp_path / "history.sqlite"))
+    monkeypatch.delenv("COGET_BROKER", raising=False)
+    (tmp_path / "config/coget").mkdir(parents=True)
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    return tmp_path
+
+
+@pytest.fixture
+def catalogue(home, serve):
+    """`catalogue(answers)` adds JSON documents to a server that has the file /x and all catalogues; its URL."""
+    answers = {"/x": (200, "text/plain", CONTENT), "/bad": (200, "text/plain", CONTENT[::-1])}
+    url = serve(answers)
+    (home / "config/coget/config.toml").write_text(
+        f'[names]\ndoi = "{url}"\nesgf = "{url}/s"\nidentifiers = "{url}"\n[names.drs]\n"drs.example" = "{url}/drs"\n'
+    )
+
+    def add(documents):
+        for path, each in documents.items():
+            body = each if isinstance(each, bytes) else json.dumps(each).encode()
+            answers[path] = (200, "application/json", body)
+        return url
+
+    setattr(add, "url", url)  # noqa: B010 - an attribute of a function
+    return add

@@ -1,0 +1,53 @@
+"""Catalogues: DOIs, DRS, ESGF and Rucio. Each answers with the files of a name, and all their copies.
+
+The answers are data from the network: see docs/explanation/trust.md.
+"""
+
+from collections.abc import Sequence
+
+from coalloc.config import catalogue_settings
+from coalloc.credentials import Credentials
+from coalloc.errors import NothingToFetchFrom, UsageError
+from coalloc.model import ReplicaSet
+from coalloc.resolve.catalogues.documents import DocumentReader
+from coalloc.resolve.file_names import UNPRINTABLE
+from coalloc.util.dialer import Dialer
+
+__all__ = ["files_of"]
+
+
+async def files_of(source: str, dialers: Sequence[Dialer], credentials: Credentials | None) -> list[ReplicaSet]:
+    """Return the files of a name in a catalogue; the names of several are paths below one directory.
+
+    :param dialers: dialers over all routes to the catalogue
+    :param credentials: those that the server of the name may get
+    :raises UsageError: if the name or an answer is malformed
+    :raises SourceError: if a catalogue does not answer, or does not know the name
+    """
+    if UNPRINTABLE.search(source):
+        raise UsageError(f"{source[:200]!r} has a control character", "check the name")
+    settings, reader = catalogue_settings(), DocumentReader(tuple(dialers), credentials)
+    match source.partition(":")[0].lower():
+        case "drs":
+            from coalloc.resolve.catalogues import drs
+
+            files = await drs.files_of(source, reader, settings)
+        case "esgf":
+            from coalloc.resolve.catalogues import esgf
+
+            files = await esgf.files_of(source, reader.of_others(), settings.esgf)
+        case "rucio":
+            from coalloc.resolve.catalogues import rucio
+
+            files = await rucio.files_of(source, reader)
+        case _:
+            from coalloc.resolve.catalogues import doi
+
+            files = await doi.files_of(source, reader.of_others(), settings.doi)
+    if not files:
+        raise NothingToFetchFrom(f"{source} has no file", "check the name")
+    for file in files:
+        if not file.replicas:
+            why = "; ".join(f"{url}: {why}" for url, why in file.left_out[:5]) or "the catalogue names none"
+            raise NothingToFetchFrom(f"{source}: {file.name} has no copy that coget can fetch: {why}", "give its URL")
+    return files

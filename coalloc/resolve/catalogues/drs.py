@@ -1,0 +1,123 @@
+"""GA4GH's Data Repository Service (DRS) v1: objects, and bundles, which are directories of objects."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote, unquote, urlsplit
+
+from coalloc.config import CatalogueSettings
+from coalloc.errors import NothingToFetchFrom, SourceError, TooMuch, UsageError
+from coalloc.model import ReplicaSet
+from coalloc.resolve.catalogues.documents import DocumentReader, described, mapping, sequence, size_of, text
+from coalloc.resolve.replica_urls import check
+from coalloc.safe_text import redact
+
+__all__ = ["files_of"]
+
+COMPACT = re.compile(r"drs://((?:[a-z0-9_-]+/)?[a-z0-9._]+):(?![0-9]+/)(.+)", re.I)
+"""An accession with its prefix, and perhaps a provider, which has no dot, as hosts have."""
+API = "/ga4gh/drs/v1"
+DEEPEST = 32
+"""Maximum number of bundles within each other."""
+MOST_METHODS = 100
+"""Maximum number of access methods of an object that are read."""
+
+
+async def files_of(source: str, reader: DocumentReader, settings: CatalogueSettings) -> list[ReplicaSet]:
+    """Return the file of an object, or the files of a bundle with their paths below it.
+
+    :raises UsageError: if the name is malformed
+    :raises SourceError: if the server does not answer, or does not know it
+    """
+    base, name, reader = await _place(source, reader, settings)
+    service = _Service(base, reader)
+    document, following = await service.object(name)
+    if document.get("contents"):  # some servers give an empty one with each file
+        return await service.below(document)
+    return [await service.file(document, name, "", following)]
+
+
+async def _place(source: str, reader: DocumentReader, settings: CatalogueSettings) -> tuple[str, str, DocumentReader]:
+    """Return the address of the service, the object's id there, and the reader for it."""
+    compact = COMPACT.fullmatch(source)
+    if compact and compact[1].lower() in settings.drs:
+        return settings.drs[compact[1].lower()], unquote(compact[2]), reader
+    if compact:
+        document, following = await reader.of_others().json(
+            f"{settings.identifiers}/{compact[1]}:{quote(compact[2], safe='')}"
+        )
+        resources = sequence(mapping(mapping(document).get("payload")).get("resolvedResources"))
+        for each in map(mapping, resources):
+            base, found, name = text(each.get("compactIdentifierResolvedUrl")).partition(f"{API}/objects/")
+            if found and name:
+                return base + API, unquote(name), following
+        raise NothingToFetchFrom(
+            f"{source}: no DRS server is known for {compact[1]}",
+            f'add its address to config.toml: [names.drs], "{compact[1]}" = "https://HOST{API}"',
+        )
+    check(source)
+    host, name = urlsplit(source).netloc, unquote(source.partition("://")[2].partition("/")[2])
+    if not host or not name or "@" in host:
+        raise UsageError(f"{redact(source)} is not a DRS name", "write it as drs://HOST/ID, or drs://PREFIX:ACCESSION")
+    return settings.drs.get(host.lower(), f"https://{host}{API}"), name, reader
+
+
+class _Service:
+    """A DRS server."""
+
+    def __init__(self, base: str, reader: DocumentReader) -> None:
+        self._base = base
+        self._reader = reader
+
+    async def object(self, name: str) -> tuple[Mapping[str, Any], DocumentReader]:
+        """Return an object, and the reader for the URLs that it names."""
+        document, following = await self._reader.json(self._url(name))
+        return mapping(document), following
+
+    async def below(self, bundle: Mapping[str, Any], path: str = "", depth: int = 1) -> list[ReplicaSet]:
+        """Return the files of a bundle, whose path is below the first one."""
+        if depth > DEEPEST:
+            raise TooMuch(f"a DRS bundle has more than {DEEPEST} bundles within each other", "fetch its parts")
+        files: list[ReplicaSet] = []
+        for entry in map(mapping, sequence(bundle.get("contents"))):
+            name, number = path + text(entry.get("name")), text(entry.get("id"))
+            if entry.get("contents"):
+                files += await self.below(entry, f"{name}/", depth + 1)
+                continue
+            document, following = await self.object(number)
+            if document.get("contents"):
+                files += await self.below(document, f"{name}/", depth + 1)
+            else:
+                files.append(await self.file(document, number, name, following))
+        return files
+
+    async def file(self, found: Mapping[str, Any], name: str, path: str, following: DocumentReader) -> ReplicaSet:
+        """Return the file of an object with this id.
+
+        :param path: its path in the bundle; empty for its own name
+        """
+        urls: list[str] = []
+        left_out: list[tuple[str, str]] = []
+        for method in map(mapping, sequence(found.get("access_methods"))[:MOST_METHODS]):
+            access, number = mapping(method.get("access_url")), text(method.get("access_id"))
+            if not access.get("url") and number:
+                try:
+                    answer, led = await self._reader.json(f"{self._url(name)}/access/{quote(number, safe='')}")
+                except (SourceError, NothingToFetchFrom) as error:
+                    left_out.append((f"access {number[:100]}", error.message))
+                    continue
+                access, following = mapping(answer), following.under(led)
+            url = text(access.get("url"))
+            if url and access.get("headers"):
+                left_out.append((redact(url), "left out: it needs headers of its own"))
+            elif url:
+                urls.append(url)
+        sums = [
+            (text(each.get("type")), text(each.get("checksum")))
+            for each in map(mapping, sequence(found.get("checksums")))
+        ]
+        own = path or text(found.get("name")) or re.split("[/:]", name)[-1]
+        return following.file(own, urls, size_of(found.get("size")), described(sums, name), left_out)
+
+    def _url(self, name: str) -> str:
+        return f"{self._base}/objects/{quote(name, safe='')}"

@@ -1,0 +1,70 @@
+"""One file from its descriptions in several catalogues. Pure."""
+
+from collections.abc import Sequence
+
+from coalloc.errors import TooMuch, UsageError
+from coalloc.model import Checksum, ReplicaSet
+
+__all__ = ["merged"]
+
+MOST_REPLICAS = 1_000
+"""Maximum number of replicas of a file."""
+
+
+def merged(files: Sequence[ReplicaSet], shown: Sequence[str], sure: bool = False) -> ReplicaSet:
+    """Return one file with the copies of all descriptions, if they are of the same content.
+
+    :param shown: name of each description, for messages
+    :param sure: whether they are of one name in one catalogue: then a common checksum is not needed
+    :raises UsageError: if they contradict each other, or nothing shows that they are of the same content
+    """
+    size, checksums = _agreed(files, shown)
+    if not sure:
+        _check_connected(files, shown)
+    best, *others = files
+    replicas = {replica.url: replica for file in files for replica in file.replicas}
+    if len(replicas) > MOST_REPLICAS:
+        raise TooMuch(f"{shown[0]} has more than {MOST_REPLICAS} replicas", "give the URLs of some of them")
+    return best._replace(
+        replicas=tuple(replicas.values()),
+        size=size,
+        checksums=checksums,
+        pieces=next((file.pieces for file in files if file.pieces), None),
+        left_out=tuple(each for file in files for each in file.left_out),
+        vouched=best.vouched or any(file.vouched for file in others),
+    )
+
+
+def _agreed(files: Sequence[ReplicaSet], shown: Sequence[str]) -> tuple[int | None, tuple[Checksum, ...]]:
+    """Return the size and the checksums on which all descriptions agree.
+
+    :raises UsageError: if two of them have different ones
+    """
+    remedy = "fetch the one that you want"
+    sized: tuple[int, str] | None = None
+    known: dict[str, tuple[Checksum, str]] = {}
+    for file, name in zip(files, shown, strict=True):
+        if file.size is not None:
+            size, first = sized = sized or (file.size, name)
+            if size != file.size:
+                raise UsageError(f"{first} and {name} are different files: of {size} and {file.size} bytes", remedy)
+        for checksum in file.checksums:
+            other, first = known.setdefault(checksum.algorithm, (checksum, name))
+            if other != checksum:
+                what = f"their {checksum.algorithm} checksums differ"
+                raise UsageError(f"{first} and {name} are different files: {what}", remedy)
+    return sized and sized[0], tuple(checksum for checksum, _ in known.values())
+
+
+def _check_connected(files: Sequence[ReplicaSet], shown: Sequence[str]) -> None:
+    """Check that each description shares a checksum with another one that is connected with the first."""
+    algorithms = {checksum.algorithm for checksum in files[0].checksums}
+    left = dict(enumerate(files[1:], 1))
+    while found := [at for at, file in left.items() if algorithms & {each.algorithm for each in file.checksums}]:
+        for at in found:
+            algorithms |= {each.algorithm for each in left.pop(at).checksums}
+    if left:
+        raise UsageError(
+            f"no common checksum shows that {shown[0]} and {shown[min(left)]} are the same file",
+            "fetch one of them, or give the URLs of the copies",
+        )

@@ -1,0 +1,143 @@
+"""Rucio: the Metalink of a file or dataset by its server, whose address and login are in rucio.cfg."""
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from configparser import ConfigParser
+from configparser import Error as ConfigError
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import quote, urlsplit
+
+from coalloc.errors import PermissionRefused, UsageError
+from coalloc.model import ReplicaSet
+from coalloc.resolve import metalink
+from coalloc.resolve.catalogues.documents import DocumentReader
+from coalloc.resolve.federation_answers import is_protected
+from coalloc.resolve.http_documents import METALINKS
+from coalloc.resolve.replica_urls import admitted
+
+__all__ = ["files_of"]
+
+CONFIGURE = "write rucio_host, auth_type and account into rucio.cfg, and set RUCIO_CONFIG to its path"
+
+
+class Login(NamedTuple):
+    """The settings of Rucio's client that matter here."""
+
+    host: str
+    auth_host: str
+    kind: str
+    account: str
+    username: str
+    password: str
+    token_file: str
+
+
+class SecretHeaders:
+    """Headers with secrets, which no message shows, for requests that get no other credential.
+
+    `names` are those of the headers, in lower case; `secrets` are their values.
+    """
+
+    def __init__(self, headers: Mapping[str, str]) -> None:
+        self._headers = headers
+        self.names: Sequence[str] = [name.lower() for name in headers]
+        self.secrets: Iterable[str] = headers.values()
+
+    def sign(self, method: str) -> Mapping[str, str]:
+        """Return the headers."""
+        return self._headers
+
+
+async def files_of(source: str, reader: DocumentReader) -> list[ReplicaSet]:
+    """Return the file of a Rucio name, or the files of a dataset or container.
+
+    :raises UsageError: if the name is malformed, or Rucio is not configured
+    :raises SourceError: if the server does not answer, refuses the login, or does not know the name
+    """
+    scope, colon, name = source.partition(":")[2].partition(":")
+    if not (scope and colon and name):
+        raise UsageError(f"{source[:200]!r} is not a Rucio name", "write it as rucio:SCOPE:NAME")
+    login = _login()
+    signer = SecretHeaders({"X-Rucio-Auth-Token": await _token(login, reader)})
+    url = f"{login.host}/replicas/{quote(scope, safe='')}/{quote(name, safe='')}"
+    answer = await reader.fetched(url, {"Accept": METALINKS[0]}, signer)
+    following = reader.after(answer)
+    files = metalink.read(answer.content, source)
+    return [admitted(file, following.origin)._replace(vouched=answer.secure and bool(file.checksums)) for file in files]
+
+
+def _login() -> Login:
+    """Return the settings of rucio.cfg and of the variables that take precedence.
+
+    :raises UsageError: if there are none, or they cannot be used
+    """
+    home = os.environ.get("RUCIO_HOME", "/opt/rucio")
+    path = Path(os.environ.get("RUCIO_CONFIG") or f"{home}/etc/rucio.cfg")
+    parser = ConfigParser(interpolation=None)
+    try:
+        with path.open(encoding="utf-8") as file:
+            parser.read_file(file)
+        client = dict(parser["client"])
+    except OSError as error:
+        raise UsageError(f"cannot read the settings of Rucio in {path}: {error.strerror}", CONFIGURE) from None
+    except (ConfigError, KeyError, ValueError):
+        raise UsageError(f"{path} is not a rucio.cfg with a section [client]", CONFIGURE) from None
+    host = client.get("rucio_host", "").rstrip("/")
+    auth = client.get("auth_host", host).rstrip("/")
+    for url in (host, auth):
+        if not is_protected(url):
+            raise UsageError(f"{path} names no https:// server for rucio_host and auth_host", CONFIGURE)
+    return Login(
+        host,
+        auth,
+        os.environ.get("RUCIO_AUTH_TYPE") or client.get("auth_type", ""),
+        os.environ.get("RUCIO_ACCOUNT") or client.get("account", ""),
+        client.get("username", ""),
+        client.get("password", ""),
+        client.get("auth_token_file_path", ""),
+    )
+
+
+async def _token(login: Login, reader: DocumentReader) -> str:
+    """Return the token for requests: the one in the token file, which Rucio's client keeps, or that of a login.
+
+    :raises UsageError: if there is no way to get one
+    :raises SourceError: if the login is refused
+    """
+    if login.token_file:
+        return _valid(_read(Path(login.token_file)), login)
+    secret, certified = {"X-Rucio-Username": login.username, "X-Rucio-Password": login.password}, False
+    match login.kind:
+        case "userpass":
+            pass
+        case "x509_proxy" | "x509":
+            secret, certified = {}, True  # the certificate identifies the user
+        case _:
+            raise UsageError(
+                f"coget cannot log in to Rucio by auth_type = {login.kind or 'nothing'!r}",
+                "use userpass or x509_proxy; or log in with rucio whoami, and set auth_token_file_path in rucio.cfg",
+            )
+    if not all(value.isprintable() and value.isascii() for value in (login.account, *secret.values())):
+        raise UsageError("account, username or password in rucio.cfg cannot be sent in a header", CONFIGURE)
+    asking = replace(reader, credentials=reader.credentials and reader.credentials.for_certificates())
+    url, headers = f"{login.auth_host}/auth/{login.kind}", {"X-Rucio-Account": login.account}
+    answer = await asking.fetched(url, headers, None if certified else SecretHeaders(secret))
+    return _valid(answer.headers.get("x-rucio-auth-token", ""), login)
+
+
+def _read(path: Path) -> str:
+    try:
+        with path.open(encoding="ascii", errors="replace") as file:
+            return file.read(65_536).strip()
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}", "log in with: rucio whoami") from None
+
+
+def _valid(token: str, login: Login) -> str:
+    if not token or not token.isascii() or not token.isprintable():
+        raise PermissionRefused(
+            f"{urlsplit(login.auth_host).netloc}: Rucio gave no valid token", "log in with: rucio whoami"
+        )
+    return token

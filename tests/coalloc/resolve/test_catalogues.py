@@ -1,0 +1,139 @@
+"""Names in catalogues: DOIs, DRS, ESGF and Rucio, by small servers that answer in the documented forms."""
+
+import pytest
+
+from coalloc.cli.main import invoke
+from coalloc.errors import NotAllowed, UsageError
+from coalloc.resolve import resolve
+from tests.support.catalogues import CONTENT, DOI, ID, MD5, SHA256, drs_object, esgf, zenodo
+from tests.support.web import answer, redirect, web_server
+
+
+@pytest.mark.parametrize("name", [f"doi:{DOI}", f"https://doi.org/{DOI}", f"doi:{DOI}#x.nc"])
+def test_a_doi_of_zenodo(catalogue, name, home):
+    catalogue(zenodo(catalogue.url, ("x.nc", "/x", MD5)))
+    assert invoke(["get", "-o", "got", name]) == 0
+    assert (home / "work/got").read_bytes() == CONTENT
+
+
+def test_a_wrong_file_is_not_kept(catalogue, home):
+    catalogue(zenodo(catalogue.url, ("x.nc", "/bad", MD5)))
+    assert invoke(["get", f"doi:{DOI}"]) != 0
+    assert not (home / "work/x.nc").exists()
+
+
+def test_several_files_are_listed_or_all_fetched(catalogue, home, capsys):
+    catalogue(zenodo(catalogue.url, ("x.nc", "/x", MD5), ("sub/y.nc", "/x", MD5)))
+    assert invoke(["get", f"doi:{DOI}"]) != 0
+    printed = capsys.readouterr().err
+    assert "sub/y.nc" in printed
+    assert f"coget get -r 'doi:{DOI}'" in printed
+    assert invoke(["get", "-r", f"doi:{DOI}"]) == 0
+    assert (home / "work/zenodo.77/sub/y.nc").read_bytes() == CONTENT
+    (home / "work/list").write_text(f"doi:{DOI}#x.nc\n")
+    assert invoke(["get", "-i", "list", "-o", "listed"]) == 0
+    assert (home / "work/listed/x.nc").read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("key", ["../x", "/etc/x", "a\nb", ""])
+def test_file_names_must_be_harmless(catalogue, key):
+    catalogue(zenodo(catalogue.url, (key, "/x", MD5)))
+    assert invoke(["get", f"doi:{DOI}"]) == 2
+
+
+def test_a_doi_of_a_dataverse(catalogue, home):
+    doi = "10.7910/DVN/X"
+    data = {"id": 5, "filename": "x.nc", "filesize": len(CONTENT), "checksum": {"type": "MD5", "value": MD5}}
+    catalogue({
+        f"/dois/{doi}": {"data": {"attributes": {"url": f"{catalogue.url}/dataset.xhtml?persistentId=doi:{doi}"}}},
+        "/api/datasets/:persistentId/versions/:latest-published?persistentId=doi%3A10.7910%2FDVN%2FX": {
+            "status": "OK", "data": {"files": [{"label": "x.nc", "directoryLabel": "d", "dataFile": data}]}
+        },
+        "/api/access/datafile/5": CONTENT,
+    })  # fmt: skip
+    assert invoke(["get", f"doi:{doi}"]) == 0
+    assert (home / "work/d/x.nc").read_bytes() == CONTENT
+
+
+def test_a_drs_object_and_a_bundle(catalogue, home):
+    catalogue({
+        "/drs/objects/1": drs_object(),
+        "/drs/objects/1/access/a": {"url": f"{catalogue.url}/x"},
+        "/drs/objects/b": {"id": "b", "contents": [{"name": "in", "contents": [{"name": "z", "id": "1"}]}]},
+    })  # fmt: skip
+    assert invoke(["get", "drs://drs.example/1"]) == 0
+    assert (home / "work/y.nc").read_bytes() == CONTENT
+    assert invoke(["get", "-r", "drs://drs.example/b", "-o", "all"]) == 0
+    assert (home / "work/all/in/z").read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize(("kind", "value", "status"), [("md5", MD5, 0), ("md5", "0" * 32, 2), ("sha-256", SHA256, 2)])
+def test_several_names_are_one_file_if_a_checksum_agrees(catalogue, kind, value, status, home):
+    catalogue({
+        **zenodo(catalogue.url, ("x.nc", "/x", MD5)),
+        "/drs/objects/1": drs_object(value, kind),
+        "/drs/objects/1/access/a": {"url": f"{catalogue.url}/x?2"},
+    })  # fmt: skip
+    assert invoke(["get", f"doi:{DOI}", "drs://drs.example/1"]) == status
+    assert (home / "work/x.nc").exists() == (status == 0)
+
+
+async def test_a_bundle_that_contains_itself_ends(catalogue):
+    catalogue({"/drs/objects/b": {"contents": [{"name": "b", "id": "b"}]}})
+    with pytest.raises(Exception, match="within each other"):
+        await resolve(["drs://drs.example/b"], None)
+
+
+async def test_esgf_copies_at_all_nodes(catalogue, home):
+    catalogue(esgf(catalogue.url, (f"{catalogue.url}/x", SHA256), (f"{catalogue.url}/x?2", SHA256)))
+    (found,) = await resolve([f"esgf:{ID}|n"], None)
+    assert [each.url for each in found.file.replicas] == [f"{catalogue.url}/x", f"{catalogue.url}/x?2"]
+    catalogue(esgf(catalogue.url, (f"{catalogue.url}/x", SHA256), (f"{catalogue.url}/x?2", "0" * 64)))
+    with pytest.raises(UsageError, match="checksums differ"):
+        await resolve([f"esgf:{ID}"], None)
+
+
+def test_an_esgf_dataset_is_fetched(catalogue, home):
+    catalogue(esgf(catalogue.url, (f"{catalogue.url}/x", SHA256)))
+    assert invoke(["get", f"esgf:{ID}"]) == 0
+    assert (home / "work/x.nc").read_bytes() == CONTENT
+
+
+async def test_a_catalogue_leads_to_no_local_file(catalogue):
+    catalogue({f"/dois/{DOI}": {"data": {"attributes": {"url": "file:///records/77"}}}})
+    with pytest.raises(NotAllowed):
+        await resolve([f"doi:{DOI}"], None)
+
+
+async def test_rucio_logs_in_and_sends_nothing_to_another_host(home, monkeypatch):
+    replies = {
+        "/auth/userpass": answer("200 OK", X_Rucio_Auth_Token="tok"),
+        "/replicas/s/n": answer(
+            "200 OK",
+            f'<metalink xmlns="urn:ietf:params:xml:ns:metalink"><file name="n"><hash type="md5">{MD5}</hash>'
+            "<url>https://a.example/n</url><url>root://a.example/n</url></file></metalink>".encode(),
+        ),
+    }
+    async with web_server(lambda heard: replies[heard.path]) as server, web_server(lambda _: answer("200 OK")) as thief:
+        (home / "rucio.cfg").write_text(
+            f"[client]\nrucio_host = {server.url}\nauth_type = userpass\naccount = a\nusername = u\npassword = pw%1\n"
+        )
+        monkeypatch.setenv("RUCIO_CONFIG", str(home / "rucio.cfg"))
+        (found,) = await resolve(["rucio:s:n"], None)
+        assert [each.url for each in found.file.replicas] == ["https://a.example/n"]
+        assert server.heard[0].header("X-Rucio-Password") == "pw%1"
+        assert server.heard[1].header("X-Rucio-Auth-Token") == "tok"
+        replies["/replicas/s/n"] = redirect(f"{thief.url}/")
+        with pytest.raises(Exception, match="302"):
+            await resolve(["rucio:s:n"], None)
+        assert not thief.heard
+
+
+async def test_a_name_of_the_broker(home):
+    async def ask(names):
+        assert names == ["run1:x"]
+        return []
+
+    assert await resolve(["coget:run1:x"], None, ask) == []
+    with pytest.raises(UsageError, match="none is configured"):
+        await resolve(["coget:run1:x"], None)
