@@ -1,5 +1,5 @@
 # Commands for newcomers. Each installs what it needs and what is missing.
-.PHONY: demo test test-long fuzz repeat bench bench-copies bench-random-reads bench-broker bench-hostile bench-reports bench-forecasts bench-planner bench-paper bench-collecting bench-depots bench-depot-routes bench-deadlines bench-s3 bench-streams bench-wan bench-staging bench-testbed results docs
+.PHONY: demo test test-long fuzz repeat bench bench-copies bench-random-reads bench-broker bench-hostile bench-reports bench-forecasts bench-planner bench-paper bench-collecting bench-depots bench-depot-routes bench-deadlines bench-s3 bench-streams bench-wan bench-staging bench-testbed results docs executable shared-files
 
 # The directories of servers and tc, which are not in a user's PATH on Debian.
 export PATH := $(PATH):/usr/sbin:/sbin
@@ -135,6 +135,17 @@ bench-testbed: $(READY)
 # The reports' pictures, and the page that shows them. Takes a minute, and Debian's Chromium.
 docs: $(READY)
 	@$(RUN) scripts.docs
+
+# The client and HTCondor's plugin as one file that needs no Python: dist/coget. Takes two minutes.
+PYTHON := /usr/bin/python3
+executable:
+	$(PYTHON) -m venv --clear build/executable
+	build/executable/bin/pip install --quiet --disable-pip-version-check '.[gsi,packages]'
+	build/executable/bin/pyinstaller --noconfirm --log-level ERROR --workpath build packaging/executable/coget.spec
+
+# Man pages, and completion scripts of bash, zsh and fish; a wheel that is built afterwards contains them.
+shared-files: $(READY)
+	@$(RUN) scripts.shared_files packaging/share
 
 $(READY): setup.cfg pyproject.toml setup.py scripts/setup scripts/debian-packages
 	@scripts/setup all
