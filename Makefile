@@ -29,7 +29,7 @@ test: $(READY)
 
 # The tests that explore, in their long form.
 test-long: $(READY)
-	@$(RUN) pip install --quiet --disable-pip-version-check --config-settings editable_mode=compat --editable '.[hosts]'
+	@$(RUN) pip install --quiet --disable-pip-version-check --config-settings editable_mode=compat --editable '.[hosts,packages]'
 	COGET_TESTS=long $(RUN) pytest --numprocesses 2 --dist loadfile -m "long and not wan"
 	COGET_TESTS=long $(RUN) pytest -m "long and wan" $(ON_A_WAN)
 
@@ -139,12 +139,14 @@ docs: $(READY)
 # The client and HTCondor's plugin as one file that needs no Python: dist/coget. Takes two minutes.
 PYTHON := /usr/bin/python3
 executable:
+	rm -rf build/lib # modules of an older build would go into the executable
 	$(PYTHON) -m venv --clear build/executable
-	build/executable/bin/pip install --quiet --disable-pip-version-check '.[gsi,packages]'
+	build/executable/bin/pip install --quiet --disable-pip-version-check '.[gsi]' pyinstaller
 	build/executable/bin/pyinstaller --noconfirm --log-level ERROR --workpath build packaging/executable/coget.spec
 
 # Man pages, and completion scripts of bash, zsh and fish; a wheel that is built afterwards contains them.
 shared-files: $(READY)
+	@rm -rf packaging/share
 	@$(RUN) scripts.shared_files packaging/share
 
 $(READY): setup.cfg pyproject.toml setup.py scripts/setup scripts/debian-packages

@@ -5,7 +5,7 @@ from pathlib import Path
 from setuptools import find_packages, setup
 
 SHARED = Path("packaging/share")
-"""Man pages and completion scripts, if `make packages` has written them."""
+"""Man pages and completion scripts, if `make shared-files` has written them."""
 files = [path for path in sorted(SHARED.rglob("*")) if path.is_file()]
 
 setup(
