@@ -72,25 +72,27 @@ def _first_sentence(text: str) -> str:
     return " ".join(text.split("  [")[0].split()).split(". ")[0].rstrip(".")
 
 
-def _deeper(levels: Iterable[_Completed]) -> str:
-    """Return a pattern of the lines `COMMAND WORD` at which a subcommand begins."""
-    return "|".join(shlex.quote(f"{level.path}") for level in levels if " " in level.path)
+def _deeper(levels: Iterable[_Completed]) -> list[str]:
+    """Return the quoted lines `COMMAND WORD` at which a subcommand begins."""
+    return [shlex.quote(level.path) for level in levels if " " in level.path]
+
+
+def _options(levels: Iterable[_Completed]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield each quoted line `COMMAND OPTION` that a value follows, with the choices for the value."""
+    for level in levels:
+        for option, choices in level.values.items():
+            yield shlex.quote(f"{level.path} {option}"), choices
 
 
 def _bash(program: str, levels: list[_Completed], default: str | None) -> str:
     name = f"_{program.replace('-', '_')}"
-    values = [
-        f"    {shlex.quote(f'{level.path} {option}')}) words={shlex.quote(' '.join(choices))} ;;"
-        for level in levels
-        for option, choices in level.values.items()
-    ]
     words = [f"        {shlex.quote(level.path)}) words={shlex.quote(' '.join(level.words))} ;;" for level in levels]
     return "\n".join(
         (
             f"# Completion of {program} in bash.",
             f"{name}() {{",
             f"    local current=${{COMP_WORDS[COMP_CWORD]}} previous=${{COMP_WORDS[COMP_CWORD - 1]}} place={program}",
-            "    local i words=",
+            "    local i words= unless=",
             "    if [[ $current == '=' ]]; then",
             "        current=",
             "    elif [[ $previous == '=' ]]; then",
@@ -98,19 +100,20 @@ def _bash(program: str, levels: list[_Completed], default: str | None) -> str:
             "    fi",
             "    for ((i = 1; i < COMP_CWORD; i++)); do",
             '        case "$place ${COMP_WORDS[i]}" in',
-            f'        {_deeper(levels)}) place+=" ${{COMP_WORDS[i]}}" ;;',
+            f'        {"|".join(_deeper(levels))}) place+=" ${{COMP_WORDS[i]}}" ;;',
             *([f"        '{program} '[!-]*) place='{default}' ;;"] if default else ()),
             "        esac",
             "    done",
             '    case "$place $previous" in',
-            *values,
+            *(f"    {line}) words={shlex.quote(' '.join(choices))} ;;" for line, choices in _options(levels)),
             "    *)",
             "        case $place in",
             *words,
             "        esac",
             "        ;;",
             "    esac",
-            '    mapfile -t COMPREPLY < <(compgen -W "$words" -- "$current")',
+            "    [[ $current == -* ]] || unless='-*'",
+            '    COMPREPLY=($(compgen -W "$words" -X "$unless" -- "$current"))',
             "}",
             f"complete -o default -F {name} {program}",
         )
@@ -118,28 +121,17 @@ def _bash(program: str, levels: list[_Completed], default: str | None) -> str:
 
 
 def _zsh(program: str, levels: list[_Completed], default: str | None) -> str:
-    values = [
-        f"    {shlex.quote(f'{level.path} {option}')}) "
-        + (f"compadd -- {shlex.join(choices)}" if choices else "_files")
-        + " ;;"
-        for level in levels
-        for option, choices in level.values.items()
-    ]
-    words = [
-        f"        {shlex.quote(level.path)}) words=({shlex.join(map(_described, level.words.items()))}) ;;"
-        for level in levels
-    ]
     name = f"_{program.replace('-', '_')}"
     return "\n".join(
         (
             f"#compdef {program}",
             f"{name}() {{",
             f"    local word place={program}",
-            "    local -a words_before=(${words[2,CURRENT-1]}) words",
-            "    local previous=${words_before[-1]}",
-            "    for word in $words_before; do",
+            "    local -a before=(${words[2,CURRENT-1]}) offered",
+            "    local previous=${before[-1]}",
+            "    for word in $before; do",
             '        case "$place $word" in',
-            f'        {_deeper(levels)}) place+=" $word" ;;',
+            f'        {"|".join(_deeper(levels))}) place+=" $word" ;;',
             *([f"        '{program} '[^-]*) place='{default}' ;;"] if default else ()),
             "        esac",
             "    done",
@@ -147,19 +139,25 @@ def _zsh(program: str, levels: list[_Completed], default: str | None) -> str:
             "        previous=${IPREFIX%=}",
             "    fi",
             '    case "$place $previous" in',
-            *values,
-            "    *)",
-            "        case $place in",
-            *words,
+            *_zsh_cases(levels),
             "        esac",
-            f"        _describe {program} words",
-            f"        [[ ${{PREFIX}} == -* ]] || case $place in {_groups(levels, default)}) ;; *) _files ;; esac",
+            "        [[ $PREFIX == -* ]] || offered=(${offered:#-*})",
+            f"        _describe {program} offered",
+            f"        [[ $PREFIX == -* ]] || case $place in {_groups(levels, default)}) ;; *) _files ;; esac",
             "        ;;",
             "    esac",
             "}",
             f'if [[ $funcstack[1] == _{program} ]]; then {name} "$@"; else compdef {name} {program}; fi',
         )
     )
+
+
+def _zsh_cases(levels: list[_Completed]) -> Iterator[str]:
+    for line, choices in _options(levels):
+        yield f"    {line}) {f'compadd -- {shlex.join(choices)}' if choices else '_files'} ;;"
+    yield from ("    *)", "        case $place in")
+    for level in levels:
+        yield f"        {shlex.quote(level.path)}) offered=({shlex.join(map(_described, level.words.items()))}) ;;"
 
 
 def _groups(levels: list[_Completed], default: str | None) -> str:
@@ -175,24 +173,11 @@ def _described(word: tuple[str, str]) -> str:
 
 def _fish(program: str, levels: list[_Completed], default: str | None) -> str:
     name = f"__{program.replace('-', '_')}"
-    values = [
-        f"        case {shlex.quote(f'{level.path} {option}')}\n            printf '%s\\n' {shlex.join(choices)}"
-        for level in levels
-        for option, choices in level.values.items()
-        if choices
-    ]
-    words = [
-        f"                case {shlex.quote(level.path)}\n                    printf '%s\\t%s\\n' "
-        + " ".join(_fish_quoted(each) for word in level.words.items() for each in word)
-        for level in levels
-    ]
-    taken = [shlex.quote(f"{level.path} {option}") for level in levels for option, c in level.values.items() if not c]
     without_command = (
         f"            case '{program} -*'",
         f"            case '{program} *'",
         f"                set place '{default}'",
     )
-    deeper = " ".join(shlex.quote(level.path) for level in levels if " " in level.path)
     return "\n".join(
         (
             f"# Completion of {program} in fish.",
@@ -201,23 +186,31 @@ def _fish(program: str, levels: list[_Completed], default: str | None) -> str:
             f"    set -l place {program}",
             "    for word in $before[2..]",
             '        switch "$place $word"',
-            f"            case {deeper}",
+            f"            case {' '.join(_deeper(levels))}",
             '                set place "$place $word"',
             *(without_command if default else ()),
             "        end",
             "    end",
             '    switch "$place $before[-1]"',
-            *values,
-            *([f"        case {' '.join(taken)}"] if taken else ()),
-            "        case '*'",
-            '            switch "$place"',
-            *words,
+            *_fish_cases(levels),
             "            end",
             "    end",
             "end",
             f"complete --command {program} --arguments '({name})'",
         )
     )
+
+
+def _fish_cases(levels: list[_Completed]) -> Iterator[str]:
+    for line, choices in _options(levels):
+        yield f"        case {line}"
+        if choices:
+            yield f"            printf '%s\\n' {shlex.join(choices)}"
+    yield from ("        case '*'", '            switch "$place"')
+    for level in levels:
+        yield f"                case {shlex.quote(level.path)}"
+        words = " ".join(_fish_quoted(each) for word in level.words.items() for each in word)
+        yield f"                    printf '%s\\t%s\\n' {words}"
 
 
 def _fish_quoted(text: str) -> str:

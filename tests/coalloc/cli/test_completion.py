@@ -1,6 +1,7 @@
 """`coget completion`: the shells themselves complete with its scripts, and start no program for it."""
 
 import os
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -51,11 +52,12 @@ def completed(script: Path, *words: str) -> list[str]:
         ("coget get plan --engine gr", ["gridftp"]),  # a file with the name of a command
         ("coget history import --gl", ["--globus"]),
         ("coget completion f", ["fish"]),
+        ("coget get ''", []),
         ("coget get -o x", []),  # names of files, which bash adds
     ],
 )
 def test_bash_completes(typed, expected, script):
-    assert completed(script, *typed.split()) == expected
+    assert completed(script, *shlex.split(typed)) == expected
 
 
 def test_files_are_completed_by_bash(script):
