@@ -141,7 +141,7 @@ PYTHON := /usr/bin/python3
 executable:
 	rm -rf build/lib # modules of an older build would go into the executable
 	$(PYTHON) -m venv --clear build/executable
-	build/executable/bin/pip install --quiet --disable-pip-version-check '.[gsi]' pyinstaller
+	build/executable/bin/pip install --quiet --disable-pip-version-check '.[executable,gsi]'
 	build/executable/bin/pyinstaller --noconfirm --log-level ERROR --workpath build packaging/executable/coget.spec
 
 # Man pages, and completion scripts of bash, zsh and fish; a wheel that is built afterwards contains them.
