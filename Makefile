@@ -1,5 +1,5 @@
 # Commands for newcomers. Each installs what it needs and what is missing.
-.PHONY: demo test test-long fuzz repeat bench bench-copies bench-random-reads bench-broker bench-hostile bench-reports bench-forecasts bench-planner bench-paper bench-collecting bench-depots bench-depot-routes bench-deadlines bench-s3 bench-streams bench-wan bench-staging bench-testbed results docs
+.PHONY: demo test test-long fuzz repeat bench bench-copies bench-random-reads bench-broker bench-hostile bench-reports bench-forecasts bench-planner bench-paper bench-collecting bench-depots bench-depot-routes bench-deadlines bench-s3 bench-streams bench-wan bench-staging bench-testbed results docs executable shared-files
 
 # The directories of servers and tc, which are not in a user's PATH on Debian.
 export PATH := $(PATH):/usr/sbin:/sbin
@@ -29,7 +29,7 @@ test: $(READY)
 
 # The tests that explore, in their long form. Pegasus's worker wants an older globus-sdk, which its transfers do not use.
 test-long: $(READY)
-	@$(RUN) pip install --quiet --disable-pip-version-check --config-settings editable_mode=compat --editable '.[hosts]'
+	@$(RUN) pip install --quiet --disable-pip-version-check --config-settings editable_mode=compat --editable '.[hosts,packages]'
 	@$(RUN) pip install --quiet --disable-pip-version-check --no-deps pegasus-wms.worker
 	COGET_TESTS=long $(RUN) pytest --numprocesses 2 --dist loadfile -m "long and not wan"
 	COGET_TESTS=long $(RUN) pytest -m "long and wan" $(ON_A_WAN)
@@ -140,6 +140,19 @@ docs: $(READY)
 	@rm -rf build/site
 	@$(RUN) sphinx --fail-on-warning --keep-going --quiet -c docs -d build/doctrees . build/site
 	@echo "open build/site/index.html in a browser"
+
+# The client and HTCondor's plugin as one file that needs no Python: dist/coget. Takes two minutes.
+PYTHON := /usr/bin/python3
+executable:
+	rm -rf build/lib # modules of an older build would go into the executable
+	$(PYTHON) -m venv --clear build/executable
+	build/executable/bin/pip install --quiet --disable-pip-version-check '.[executable,gsi]'
+	build/executable/bin/pyinstaller --noconfirm --log-level ERROR --workpath build packaging/executable/coget.spec
+
+# Man pages, and completion scripts of bash, zsh and fish; a wheel that is built afterwards contains them.
+shared-files: $(READY)
+	@rm -rf packaging/share
+	@$(RUN) scripts.shared_files packaging/share
 
 $(READY): setup.cfg pyproject.toml setup.py scripts/setup scripts/debian-packages
 	@scripts/setup all

@@ -2,11 +2,13 @@
 
 import click
 
+from coalloc.cli import completion_scripts
+
 __all__ = ["completion"]
 
 
 @click.command(short_help="Print a shell completion script.")
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.argument("shell", type=click.Choice(list(completion_scripts.SHELLS)))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
     """Print a script that completes coget's commands, options and files in a shell.
@@ -17,8 +19,4 @@ def completion(ctx: click.Context, shell: str) -> None:
       zsh   echo 'eval "$(coget completion zsh)"' >> ~/.zshrc
       fish  coget completion fish > ~/.config/fish/completions/coget.fish
     """
-    from click.shell_completion import get_completion_class
-
-    maker = get_completion_class(shell)
-    assert maker is not None
-    click.echo(maker(ctx.find_root().command, {}, "coget", "_COGET_COMPLETE").source())
+    click.echo(completion_scripts.script(shell, "coget", ctx.find_root().command, default="get"))

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
@@ -17,6 +18,13 @@ __all__ = ["Interrupted", "run", "stop_at_once"]
 T = TypeVar("T")
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+ONE_REQUEST = 0.2
+"""Seconds within which a signal that arrives twice is one request to stop.
+
+A terminal sends Ctrl-C to both processes of the single-file executable, and the one passes it on to the other.
+"""
 
 
 class Interrupted(CoallocError):
@@ -37,6 +45,8 @@ def stop_at_once(number: int, frame: FrameType | None) -> None:
 
 def run(work: Coroutine[Any, Any, T], remedy: str = "") -> T:
     """Run `work` to its end. The first SIGINT or SIGTERM cancels it; the second ends the process at once.
+
+    The same signal within `ONE_REQUEST` seconds is not a second one.
 
     :param remedy: advice for the user after an interruption
     :raises Interrupted: when a signal ended the work
@@ -65,8 +75,14 @@ def _signals_cancel(task: "asyncio.Future[Any]") -> Iterator[None]:
     def stop(number: int, frame: FrameType | None) -> None:
         nonlocal interrupted
         interrupted = True
+        until = time.monotonic() + ONE_REQUEST
+
+        def stop_again(again: int, frame: FrameType | None) -> None:
+            if again != number or time.monotonic() >= until:
+                stop_at_once(again, frame)
+
         for each in SIGNALS:  # stays so until the process ends: its threads and the event loop are still to end
-            signal.signal(each, stop_at_once)
+            signal.signal(each, stop_again)
         loop.call_soon_threadsafe(task.cancel)
 
     before = {number: signal.signal(number, stop) for number in SIGNALS}

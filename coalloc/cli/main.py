@@ -9,15 +9,12 @@ import sys
 import threading
 from collections.abc import Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 import click
 
 from coalloc.cli import failures, interrupts
 from coalloc.util import streams
-
-if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
 
 __all__ = ["coget", "invoke", "main"]
 
@@ -67,15 +64,6 @@ class DefaultGroup(click.Group):
             return None
         command: click.Command = getattr(import_module(COMMANDS[cmd_name]), cmd_name)
         return command
-
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
-        from click.shell_completion import CompletionItem
-
-        short = self.get_command(ctx, "get")
-        assert short is not None, "it is one of the commands"
-        files = [] if incomplete.startswith("-") else [CompletionItem(incomplete, type="file")]
-        with click.Context(short, parent=ctx) as nested:
-            return [*super().shell_complete(ctx, incomplete), *short.shell_complete(nested, incomplete), *files]
 
 
 @click.group(cls=DefaultGroup, context_settings={"max_content_width": 100})

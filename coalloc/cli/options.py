@@ -14,8 +14,6 @@ from coalloc.errors import UsageError
 from coalloc.util import streams, trace
 
 if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
-
     from coalloc.api import Request
     from coalloc.model import Deadline
 
@@ -48,16 +46,10 @@ CLOCK = re.compile(r"\d{1,2}:\d{2}(:\d{2})?")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def _files(ctx: click.Context, param: click.Parameter, incomplete: str) -> "list[CompletionItem]":
-    from click.shell_completion import CompletionItem  # imported here because it is needed only on the tab key
-
-    return [CompletionItem(incomplete, type="file")]
-
-
 def sources(required: bool = True) -> Callable[[F], F]:
     """Add the SOURCE... argument."""
     metavar = "SOURCE..." if required else "[SOURCE]..."
-    return click.argument("sources", metavar=metavar, nargs=-1, required=required, shell_complete=_files)
+    return click.argument("sources", metavar=metavar, nargs=-1, required=required)
 
 
 def size(ctx: click.Context, param: click.Parameter, value: str) -> int:

@@ -1,4 +1,4 @@
-"""The wheel, installed without a checkout: it creates the tables of a database, and reports that they are new."""
+"""The wheel and the sdist; the wheel is installed without a checkout, and creates the tables of a database."""
 
 import os
 import shutil
@@ -6,10 +6,14 @@ import sqlite3
 import subprocess
 import sys
 import sysconfig
+import tarfile
 from contextlib import closing
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+
+from scripts import shared_files
 
 HOUSE = Path(__file__).parents[3]
 PARTS = (
@@ -32,19 +36,40 @@ def pip(*args: str | Path) -> None:
     subprocess.run([sys.executable, "-m", "pip", "-q", "--disable-pip-version-check", *args], check=True, env=ALONE)
 
 
-@pytest.fixture
-def program(tmp_path: Path) -> Path:
-    """`coget-broker` in an environment with only the wheel, which sees this one's dependencies."""
-    source, environment = tmp_path / "source", tmp_path / "environment"
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkout after `make shared-files`."""
+    source = tmp_path_factory.mktemp("wheel") / "source"
     source.mkdir()
     for name in PARTS:
         if (HOUSE / name).is_dir():
             shutil.copytree(HOUSE / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
         else:
             shutil.copy(HOUSE / name, source / name)
-    pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", tmp_path, source)
-    (wheel,) = tmp_path.glob("coget-*.whl")
-    shutil.rmtree(source)
+    shared_files.main(source / "packaging/share")
+    return source
+
+
+@pytest.fixture(scope="module")
+def wheel(source: Path) -> Path:
+    place = source.parent
+    pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", place, source)
+    (wheel,) = place.glob("coget-*.whl")
+    return wheel
+
+
+@pytest.fixture(scope="module")
+def sdist(source: Path) -> Path:
+    command = [sys.executable, "-c", "from setuptools import build_meta; build_meta.build_sdist('..')"]
+    subprocess.run(command, cwd=source, check=True, env=ALONE, stdout=subprocess.DEVNULL)
+    (sdist,) = source.parent.glob("coget-*.tar.gz")
+    return sdist
+
+
+@pytest.fixture
+def program(wheel: Path, source: Path, tmp_path: Path) -> Path:
+    """`coget-broker` in an environment with only the wheel, which sees this one's dependencies."""
+    environment = tmp_path / "environment"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True)
     python = environment / "bin/python"
     pip("--python", python, "install", "--no-deps", "--no-compile", wheel)
@@ -54,6 +79,30 @@ def program(tmp_path: Path) -> Path:
     where = subprocess.check_output(asked, text=True, cwd=tmp_path, env=ALONE)
     assert Path(where.strip()).is_relative_to(environment)
     return environment / "bin/coget-broker"
+
+
+def test_it_installs_man_pages_and_completion(program, source):
+    share = program.parents[1] / "share"
+    written = {path.relative_to(source / "packaging/share") for path in source.glob("packaging/share/**/*.*")}
+    assert Path("man/man1/coget.1") in written
+    assert written <= {path.relative_to(share) for path in share.rglob("*")}
+
+
+@pytest.mark.long
+def test_the_sdist_contains_all_sources(sdist, source):
+    with tarfile.open(sdist) as opened:
+        held = {name.partition("/")[2] for name in opened.getnames()}
+    wanted = ("broker/**/*", "coalloc/**/*.py", "migrations/**/*.py", "predictors/**/*.py", "packaging/share/**/*")
+    files = [path for pattern in wanted for path in source.glob(pattern) if path.is_file()]
+    assert {str(path.relative_to(source)) for path in files} <= held
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not find_spec("twine"), reason="twine is not installed; it is in the extra `packages`")
+def test_registries_accept_wheel_and_sdist(wheel, sdist):
+    subprocess.run([sys.executable, "-m", "twine", "check", "--strict", wheel, sdist], check=True)
+    named = ["--toplevel", "broker,coalloc,predictors", "--ignore", "W004"]  # files of migrations begin with digits
+    subprocess.run([sys.executable, "-m", "check_wheel_contents", *named, wheel], check=True)
 
 
 def test_it_upgrades_a_database(program, tmp_path):

@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM: a clean end, and an immediate one at the second signal. Real processes, real signals."""
+"""SIGINT and SIGTERM: a clean end, and an immediate one at a second request. Real processes, real signals."""
 
 import asyncio
 import signal
@@ -61,6 +61,25 @@ sys.exit(failures.reported(lambda: interrupts.run(work()), []))
 """
 """A thread that cannot be cancelled, as when a file is verified: the event loop waits for it at its end."""
 
+TIDY = """
+import asyncio, sys
+from coalloc.cli import failures, interrupts
+
+interrupts.ONE_REQUEST = 3600
+
+async def work():
+    print("ready", flush=True)
+    try:
+        await asyncio.sleep(60)
+    finally:
+        print("cleaning", flush=True)
+        await asyncio.to_thread(sys.stdin.readline)
+        print("clean", flush=True)
+
+sys.exit(failures.reported(lambda: interrupts.run(work()), []))
+"""
+"""Cleaning up ends when a line is read."""
+
 
 @pytest.fixture
 def start():
@@ -68,7 +87,11 @@ def start():
 
     def start(code):
         process = subprocess.Popen(
-            [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            [sys.executable, "-c", code],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
         started.append(process)
         assert process.stdout.readline() == "ready\n"
@@ -98,6 +121,15 @@ def test_a_second_signal_does_not_wait(start, work):
     process.send_signal(signal.SIGTERM)
     _, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, err) == (130, "coget: interrupted\n")
+
+
+def test_a_signal_that_arrives_twice_is_one_request(start):
+    process = start(TIDY)
+    process.send_signal(signal.SIGTERM)
+    assert process.stdout.readline() == "cleaning\n"
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate("\n", timeout=PATIENCE)
+    assert (process.returncode, out, err) == (130, "clean\n", "coget: interrupted\n")
 
 
 @pytest.fixture

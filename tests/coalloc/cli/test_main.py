@@ -1,8 +1,7 @@
-"""The group of commands: the short form, help, usage errors and completion."""
+"""The group of commands: the short form, help and usage errors."""
 
 import json
 import re
-import subprocess
 from typing import get_args
 
 import pytest
@@ -11,7 +10,6 @@ from coalloc import api
 from coalloc.cli import options
 from coalloc.cli.main import coget, invoke
 from tests.support.coget import coget as coget_command
-from tests.support.waiting import PATIENCE
 
 COMMANDS = ("completion", "doctor", "get", "history", "plan")
 
@@ -88,29 +86,3 @@ def test_usage_errors_are_documents_too(capsys):
     captured = capsys.readouterr()
     assert json.loads(captured.out)["error"]["code"] == "usage"
     assert captured.err.startswith("coget: Missing argument")
-
-
-def test_bash_completes_the_short_form(tmp_path):
-    typed = {"COMP_WORDS": "coget ftp://a/x --str", "COMP_CWORD": "2", "_COGET_COMPLETE": "bash_complete"}
-    result = coget_command([], tmp_path, **typed)
-    assert result.stdout.split() == ["plain,--strategy", "plain,--streams"]
-
-
-def test_bash_completes_commands_and_files(tmp_path):
-    result = coget_command([], tmp_path, COMP_WORDS="coget pl", COMP_CWORD="1", _COGET_COMPLETE="bash_complete")
-    assert result.stdout.split() == ["plain,plan", "file,pl"]
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_prints_a_script_that_asks_coget(shell, tmp_path):
-    result = coget_command(["completion", shell], tmp_path)
-    assert result.returncode == 0
-    assert f"_COGET_COMPLETE={shell}_complete" in result.stdout
-
-
-def test_bash_accepts_the_script(tmp_path):
-    result = coget_command(["completion", "bash"], tmp_path)
-    checked = subprocess.run(
-        ["bash", "-n"], input=result.stdout, capture_output=True, text=True, check=True, timeout=PATIENCE
-    )
-    assert checked.stderr == ""
