@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from scripts import shared_files
+from tests.support.effort import LONG
 
 HOUSE = Path(__file__).parents[3]
 PARTS = (
@@ -66,29 +67,30 @@ def sdist(source: Path) -> Path:
     return sdist
 
 
-@pytest.fixture
-def program(wheel: Path, source: Path, tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def program(wheel: Path) -> Path:
     """`coget-broker` in an environment with only the wheel, which sees this one's dependencies."""
-    environment = tmp_path / "environment"
+    environment = wheel.parent / "environment"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True)
     python = environment / "bin/python"
     pip("--python", python, "install", "--no-deps", "--no-compile", wheel)
     (site,) = environment.glob("lib/python*/site-packages")
     (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
     asked = [python, "-c", "import broker; print(broker.__file__)"]
-    where = subprocess.check_output(asked, text=True, cwd=tmp_path, env=ALONE)
+    where = subprocess.check_output(asked, text=True, cwd=environment, env=ALONE)
     assert Path(where.strip()).is_relative_to(environment)
     return environment / "bin/coget-broker"
 
 
 def test_it_installs_man_pages_and_completion(program, source):
     share = program.parents[1] / "share"
-    written = {path.relative_to(source / "packaging/share") for path in source.glob("packaging/share/**/*.*")}
+    written = {path.relative_to(source / "packaging/share") for path in source.glob("packaging/share/**/*")}
     assert Path("man/man1/coget.1") in written
     assert written <= {path.relative_to(share) for path in share.rglob("*")}
 
 
 @pytest.mark.long
+@pytest.mark.skipif(not LONG, reason="make test-long builds the sdist")
 def test_the_sdist_contains_all_sources(sdist, source):
     with tarfile.open(sdist) as opened:
         held = {name.partition("/")[2] for name in opened.getnames()}
@@ -98,6 +100,7 @@ def test_the_sdist_contains_all_sources(sdist, source):
 
 
 @pytest.mark.long
+@pytest.mark.skipif(not LONG, reason="make test-long builds the sdist")
 @pytest.mark.skipif(not find_spec("twine"), reason="twine is not installed; it is in the extra `packages`")
 def test_registries_accept_wheel_and_sdist(wheel, sdist):
     subprocess.run([sys.executable, "-m", "twine", "check", "--strict", wheel, sdist], check=True)
