@@ -144,6 +144,8 @@ async def download_files(
     :raises FilesFailed: at the end, if files failed
     """
     errors, request = errors or {}, request.begun
+    if request.output and isinstance(request.output, str):
+        request = request._replace(output=Path(request.output))  # with a slash at its end, too: it is made if missing
     path = request.path
     await refuse_collisions(await in_thread(_places, [file.name for file in files], path or Path()), HeldHere(path))
     for name, error in errors.items():

@@ -27,6 +27,13 @@ async def test_an_output_may_be_a_string(servers, tmp_path, monkeypatch, output,
     assert (tmp_path / name).read_bytes() == (servers[0].root / "x.root").read_bytes()
 
 
+async def test_a_list_makes_the_directory_that_a_string_names(servers, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    listed = api.read_list([servers[0].url("x.root")])
+    await api.download_list(api.Request((), output="data/new/"), listed, lambda _: None)
+    assert (tmp_path / "data/new/x.root").read_bytes() == (servers[0].root / "x.root").read_bytes()
+
+
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [

@@ -212,8 +212,9 @@ async def test_data_of_a_revoked_server_are_not_accepted(tls, grid, monkeypatch,
             await collect(source, 0, len(CONTENT))
 
 
-async def test_a_server_that_does_not_encrypt_data_sends_none(tls):
-    async with ftp(Behaviour(tls, PROT="536 only clear")) as behaviour:
+@pytest.mark.parametrize("reply", ["536 only clear", "350 not yet, hush"])
+async def test_a_server_that_does_not_encrypt_data_sends_none(tls, reply):
+    async with ftp(Behaviour(tls, PROT=reply)) as behaviour:
         assert type(await failure(behaviour.url)) is Unsupported
     assert "RETR" not in behaviour.secret
 
