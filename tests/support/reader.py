@@ -35,7 +35,7 @@ CHECKS = {
 }
 """Checks of settings for other programs, by language."""
 
-OF_COGET = ("[depots", "[hosts", "[s3", "[[next", "limit_rate", "via")
+OF_COGET = ("[depots", "[hosts", "[names", "[s3", "[[next", "limit_rate", "via")
 """Beginnings of settings of coget and of a depot."""
 
 SERVES = re.compile(r"coget-(broker|depot) (serve|worker|demo)\b(?!.*&)", re.DOTALL)
