@@ -29,7 +29,7 @@ test: $(READY)
 
 # The tests that explore, in their long form.
 test-long: $(READY)
-	@$(RUN) pip install --quiet --disable-pip-version-check --config-settings editable_mode=compat --editable '.[hosts]'
+	@$(RUN) pip install --quiet --disable-pip-version-check --config-settings editable_mode=compat --editable '.[hosts]' ./packaging/snakemake
 	COGET_TESTS=long $(RUN) pytest --numprocesses 2 --dist loadfile -m "long and not wan"
 	COGET_TESTS=long $(RUN) pytest -m "long and wan" $(ON_A_WAN)
 
