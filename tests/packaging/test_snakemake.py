@@ -3,36 +3,19 @@
 They need the plugin and Snakemake: without them, the tests are skipped.
 """
 
-import os
-import subprocess
-import sys
 from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
 
 from tests.support.fetching import random_file
 from tests.support.nginx import Nginx
-from tests.support.waiting import PATIENCE
+from tests.support.workflows import query, workflow
 
 pytestmark = [pytest.mark.long, pytest.mark.filterwarnings("default")]  # warnings of Snakemake are its own
 
 why = "pip install snakemake packaging/snakemake brings it"
 plugin = pytest.importorskip("snakemake_storage_plugin_coget", reason=why)
 conformance = pytest.importorskip("snakemake_interface_storage_plugins.tests", reason=why)
-
-WORKFLOW = """
-rule all:
-    input: "upper.txt"
-rule count:
-    input: storage.coget(QUERY)
-    output: "count.txt"
-    shell: "sha256sum < {input} > {output}; echo ran >> ran"
-rule upper:
-    input: "count.txt"
-    output: "upper.txt"
-    shell: "tr a-f A-F < {input} > {output}"
-"""
 
 
 @pytest.fixture
@@ -41,7 +24,7 @@ def web(tmp_path):
         yield [stack.enter_context(Nginx(tmp_path / f"web{i}", tmp_path / f"run{i}")) for i in range(2)]
 
 
-class TestConformance(conformance.TestStorageBase):
+class TestConformance(conformance.TestStorageBase):  # type: ignore[name-defined]
     """Snakemake's suite, on a file at two servers."""
 
     __test__ = True
@@ -64,29 +47,6 @@ class TestConformance(conformance.TestStorageBase):
 
     def get_query_not_existing(self, tmp_path):
         return query(self.web, "missing")
-
-
-def query(web, name: str) -> str:
-    return "coget://" + "|".join(server.url(name) for server in web)
-
-
-def begin(folder: Path, x: str) -> "subprocess.Popen[str]":
-    """Start Snakemake with a home directory that cannot be written."""
-    folder.mkdir(exist_ok=True)
-    (folder / "Snakefile").write_text(WORKFLOW.replace("QUERY", repr(x)))
-    command = [sys.executable, "-m", "snakemake", "-c1", "--nolock"]
-    clean = {**os.environ, "HOME": "/proc/none", "XDG_CACHE_HOME": str(folder / "cache")}
-    clean["PYTHONPATH"] = str(Path(__file__).parents[2])
-    return subprocess.Popen(command, cwd=folder, env=clean, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-
-
-def workflow(folder: Path, x: str) -> "tuple[int, str]":
-    with begin(folder, x) as process:
-        try:
-            out, _ = process.communicate(timeout=PATIENCE)
-        finally:
-            process.kill()
-    return process.returncode, out
 
 
 def test_a_workflow_runs_once_whatever_the_order_of_its_replicas(web, tmp_path):

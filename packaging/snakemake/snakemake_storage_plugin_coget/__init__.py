@@ -5,13 +5,9 @@ storage plugins at each start.
 """
 
 import asyncio
-import hashlib
-import os
-import re
-import threading
-from collections.abc import Coroutine
+from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Optional, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 
 from snakemake_interface_common.exceptions import WorkflowError
 from snakemake_interface_storage_plugins.common import Operation
@@ -25,22 +21,21 @@ from snakemake_interface_storage_plugins.storage_provider import (
     StorageQueryValidationResult,
 )
 
+from snakemake_storage_plugin_coget import background, queries
+
 if TYPE_CHECKING:
     from coalloc import api
     from coalloc.errors import CoallocError
 
 __all__ = ["StorageObject", "StorageProvider", "StorageProviderSettings"]
 
-T = TypeVar("T")
-
-SCHEME = "coget://"
-URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/].*")
-DATASET = re.compile(r"[\w.{},-]+:[^/|\s][^|\s]*")
-WILDCARD = re.compile(r"\{[^{}]*\}")
 DIGESTS = ("sha512", "sha256", "sha1", "md5")
 """Checksums that Snakemake can compute, the best first."""
 NEVER_CHANGED = 0.0
 """The modification time of all files: those of replicas differ, and would run finished jobs again."""
+AT_ONCE = 32
+"""Files that are fetched at once, or asked for: Snakemake itself asks for one after the other."""
+UNCOMPARED = "not verified: no checksum is known, and some bytes were not compared with another replica"
 
 
 class FileState(NamedTuple):
@@ -62,6 +57,12 @@ class StorageProviderSettings(StorageProviderSettingsBase):
 class StorageProvider(StorageProviderBase):
     """Files by dataset, URL, or URLs of several replicas."""
 
+    def __post_init__(self) -> None:
+        self.places = asyncio.Semaphore(AT_ONCE)
+        self._order: dict[str, int] = {}
+        self._named: list[StorageObject] = []
+        self._asked: dict[str, Future[FileState]] = {}
+
     @classmethod
     def example_queries(cls) -> list[ExampleQuery]:
         return [
@@ -81,36 +82,51 @@ class StorageProvider(StorageProviderBase):
 
     @classmethod
     def is_valid_query(cls, query: str) -> StorageQueryValidationResult:
-        named = sources(query)
-        dataset = query.startswith(SCHEME) and len(named) == 1 and bool(DATASET.fullmatch(named[0]))
-        valid = dataset or all(URL.fullmatch(each) for each in named)
+        valid = queries.is_valid(query)
         reason = "write coget://SCOPE:NAME, or coget:// and the URLs of replicas, separated by |"
         return StorageQueryValidationResult(query, valid, None if valid else reason)
 
     def postprocess_query(self, query: str) -> str:
         """Return the query with its replicas in order, so that the same file has the same name."""
-        return SCHEME + "|".join(sorted(set(sources(query))))
+        return queries.canonical(query)
 
     def safe_print(self, query: str) -> str:
         """Return the query without passwords and keys."""
         from coalloc.safe_text import redact
 
-        return SCHEME + "|".join(redact(each) if "://" in each else each for each in sources(query))
+        return queries.joined([redact(each) if "://" in each else each for each in queries.sources(query)])
+
+    def add(self, file: "StorageObject") -> None:
+        """Remember a file of the workflow, to ask for it together with others."""
+        if file.query not in self._order and not queries.has_wildcards(file.query):
+            self._order[file.query] = len(self._named)
+            self._named.append(file)
+
+    def state(self, file: "StorageObject") -> "Future[FileState]":
+        """Ask servers about a file, and about the next ones of the workflow; each file is asked for once.
+
+        A failure is not kept: the next call asks again.
+        """
+        begin = self._order.get(file.query, len(self._named))
+        for each in (file, *self._named[begin : begin + AT_ONCE]):
+            known = self._asked.get(each.query)
+            if known is None or (each is file and known.done() and (known.cancelled() or known.exception())):
+                self._asked[each.query] = background.start(each.asked())
+        return self._asked[file.query]
 
 
 class StorageObject(StorageObjectRead):
     """One input file."""
 
     def __post_init__(self) -> None:
-        self._known: FileState | None = None
+        self.provider.add(self)
 
     async def inventory(self, cache: IOCacheStorageInterface) -> None:
-        """Ask the servers once for all that Snakemake wants to know of this file."""
+        """Store what the servers state about this file: whether it exists, its size and its checksum."""
         key = self.cache_key()
         if key in cache.exists_in_storage:
             return
-        state = await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._asked(), loop()))
-        self._known = state
+        state = await asyncio.wrap_future(self.provider.state(self))
         cache.exists_in_storage[key] = state.size is not None
         if state.size is not None:
             cache.mtime[key] = Mtime(storage=NEVER_CHANGED)
@@ -121,47 +137,54 @@ class StorageObject(StorageObjectRead):
         return None
 
     def local_suffix(self) -> str:
-        """Return a name with the file's own name at its end, without keys; it keeps the wildcards of a query."""
-        wildcards = "".join(WILDCARD.findall(self.query))
-        address = sources(self.query)[0].partition("?")[0].partition("#")[0].rstrip("/")
-        name = re.sub(r"[^\w.{},=+-]", "_", re.split("[/:]", address)[-1])[-200:]
-        name = f"_{name}" if name in ("", ".", "..") else name
-        return f"{hashlib.sha256(self.query.encode()).hexdigest()[:16]}{wildcards}/{name}"
+        """Return the path of the local file below the directory of all files."""
+        return queries.file_name(self.query)
 
     def cleanup(self) -> None:
         """Keep partial data: the next run continues with them."""
 
     def exists(self) -> bool:
-        return self._state().size is not None
+        return self.provider.state(self).result().size is not None
 
     def mtime(self) -> float:
         return NEVER_CHANGED
 
     def size(self) -> int:
-        size = self._state().size
+        size = self.provider.state(self).result().size
         if size is None:
             raise WorkflowError(f"{self.print_query}: no server has this file")
         return size
 
     def checksum(self) -> str | None:
-        return self._state().checksum
+        return self.provider.state(self).result().checksum
 
     def retrieve_object(self) -> None:
         """Fetch the file, verified; partial data stay beside it, and a later call continues with them."""
-        run(self._fetched())
+        background.run(self._fetched())
 
-    def _state(self) -> FileState:
-        if self._known is None:
-            self._known = run(self._asked())
-        return self._known
+    async def managed_retrieve(self) -> None:
+        """Fetch the file beside others; an interrupt ends the download at once.
+
+        Snakemake's own method calls `retrieve_object`: it would wait for the end of one download after the other.
+        """
+        await self.wait_for_free_space()
+        try:
+            self.local_path().parent.mkdir(parents=True, exist_ok=True)
+            await background.awaited(self._fetched())
+        except Exception as error:
+            raise WorkflowError(f"cannot fetch {self.print_query}", error) from error
 
     def _request(self) -> "api.Request":
         from coalloc import api
 
         broker = self.provider.settings.broker if self.provider.settings else None
-        return api.Request(sources(self.query), output=self.local_path(), overwrite=True, broker=broker)
+        return api.Request(queries.sources(self.query), output=self.local_path(), overwrite=True, broker=broker)
 
-    async def _asked(self) -> FileState:
+    async def asked(self) -> FileState:
+        """Ask the servers about the file.
+
+        :raises WorkflowError: no server answers, or the replicas differ
+        """
         from coalloc import api
         from coalloc.errors import CoallocError, NoSuchFile, NothingToFetchFrom
 
@@ -170,7 +193,7 @@ class StorageObject(StorageObjectRead):
         except NoSuchFile:
             return FileState(None)
         except CoallocError as error:
-            dataset = "://" not in sources(self.query)[0]
+            dataset = "://" not in queries.sources(self.query)[0]
             if dataset and isinstance(error, NothingToFetchFrom) and not error.transient:
                 return FileState(None)
             raise failure(error) from None
@@ -186,41 +209,14 @@ class StorageObject(StorageObjectRead):
         from coalloc.errors import CoallocError
 
         try:
-            await api.download(self._request())
+            async with self.provider.places:
+                reports = await api.download(self._request())
         except CoallocError as error:
             raise failure(error) from None
-
-
-def sources(query: str) -> list[str]:
-    """Return the dataset, or the URLs, that a query names."""
-    return query.removeprefix(SCHEME).split("|")
+        if not all(each.compared for each in reports):
+            self.provider.logger.warning(f"{self.print_query}: {UNCOMPARED}")
 
 
 def failure(error: "CoallocError") -> WorkflowError:
     """Return Snakemake's error for one of coget's, with the remedy."""
     return WorkflowError(f"{error}: {error.remedy}" if error.remedy else str(error))
-
-
-def run(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end, also from a coroutine of Snakemake; an interrupt cancels it."""
-    future = asyncio.run_coroutine_threadsafe(coroutine, loop())
-    try:
-        return future.result()
-    except BaseException:
-        future.cancel()
-        raise
-
-
-LOOPS: dict[int, asyncio.AbstractEventLoop] = {}
-"""The event loop of this process, by its id: a forked child needs another one."""
-LOCK = threading.Lock()
-
-
-def loop() -> asyncio.AbstractEventLoop:
-    """Return the event loop of this process for coget; it runs in a thread of its own."""
-    with LOCK:
-        if os.getpid() not in LOOPS:
-            made = asyncio.new_event_loop()
-            threading.Thread(target=made.run_forever, name="coget", daemon=True).start()
-            LOOPS[os.getpid()] = made
-        return LOOPS[os.getpid()]
