@@ -27,11 +27,16 @@ test: $(READY)
 	$(RUN) pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder -m "not wan"
 	$(RUN) pytest --numprocesses 3 --dist loadfile -m wan $(ON_A_WAN)
 
-# The tests that explore, in their long form. Pegasus's worker wants an older globus-sdk, which its transfers do not use.
+# The tests that explore, in their long form. Pegasus's worker wants an older globus-sdk, which its transfers do not use;
+# Snakemake wants an older SQLAlchemy, so its tests have modules of their own.
+SNAKEMAKE := build/snakemake
 test-long: $(READY)
 	@$(RUN) pip install --quiet --disable-pip-version-check --config-settings editable_mode=compat --editable '.[hosts,packages]'
 	@$(RUN) pip install --quiet --disable-pip-version-check --no-deps pegasus-wms.worker
 	COGET_TESTS=long $(RUN) pytest --numprocesses 2 --dist loadfile -m "long and not wan"
+	@$(RUN) pip install --quiet --disable-pip-version-check --upgrade --target $(SNAKEMAKE) 'snakemake >=9'
+	@$(RUN) pip install --quiet --disable-pip-version-check --upgrade --no-deps --target $(SNAKEMAKE) ./packaging/snakemake
+	PYTHONPATH=$(SNAKEMAKE) COGET_TESTS=long $(RUN) pytest -m long tests/packaging
 	COGET_TESTS=long $(RUN) pytest -m "long and wan" $(ON_A_WAN)
 
 # What tests of random cases have not tried, for so many minutes; what fails is written down as a regression test.
