@@ -29,7 +29,7 @@ test: $(READY)
 
 # The tests that explore, in their long form. Pegasus's worker wants an older globus-sdk, which its transfers do not use;
 # Snakemake wants an older SQLAlchemy, so its tests have modules of their own.
-SNAKEMAKE := build/snakemake
+SNAKEMAKE := $(CURDIR)/build/snakemake
 test-long: $(READY)
 	@$(RUN) pip install --quiet --disable-pip-version-check --config-settings editable_mode=compat --editable '.[hosts,packages]'
 	@$(RUN) pip install --quiet --disable-pip-version-check --no-deps pegasus-wms.worker

@@ -21,7 +21,6 @@ rule upper:
     output: "upper.txt"
     shell: "tr a-f A-F < {input} > {output}"
 """
-HOUSE = Path(__file__).parents[2]
 
 
 def query(web, name: str) -> str:
@@ -33,7 +32,7 @@ def begin(folder: Path, named: str | list[str], *words: str, **more: str) -> "su
     """Start Snakemake in a session of its own, with a home directory that cannot be written."""
     folder.mkdir(exist_ok=True)
     (folder / "Snakefile").write_text(WORKFLOW.replace("QUERY", repr(named)))
-    clean = {**os.environ, "HOME": "/proc/none", "XDG_CACHE_HOME": str(folder / "cache"), "PYTHONPATH": str(HOUSE)}
+    clean = {**os.environ, "HOME": "/proc/none", "XDG_CACHE_HOME": str(folder / "cache")}
     return subprocess.Popen(
         [sys.executable, "-m", "snakemake", "-c1", "--nolock", *words],
         cwd=folder,
