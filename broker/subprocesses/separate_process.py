@@ -33,11 +33,13 @@ INHERITED = ("HOME", "LANG", "LC_", "LD_", "PATH", "PYTHON", "TMPDIR", "TZ")
 IDLE = 20.0
 """Seconds after which an idle subprocess is ended."""
 PATIENCE = 3
-STANDSTILL = 0.01
+STANDSTILL = 0.001
 """Share of a job's processor time; a job that used less of it while `PATIENCE` times this time passed stands still.
 
 A job on a busy machine uses more: it is slow, not too large.
 """
+LONGEST = 10
+"""Maximum number of such times: others wait for the subprocess."""
 GROWN = 0.8
 """Share of its memory limit that a subprocess may use after a job; above it, the subprocess is ended."""
 MB = 1 << 20
@@ -133,11 +135,13 @@ class SeparateProcess:
         answer = asyncio.ensure_future(_answer(process, frame))
         began = used = _processor_seconds(process.pid)
         try:
-            while not (await asyncio.wait({answer}, timeout=PATIENCE * self.budget.seconds))[0]:
+            for _ in range(LONGEST):
+                if (await asyncio.wait({answer}, timeout=PATIENCE * self.budget.seconds))[0]:
+                    return answer.result()
                 before, used = used, _processor_seconds(process.pid)
                 if used - before < STANDSTILL * self.budget.seconds or used - began > self.budget.seconds:
-                    raise TimeoutError
-            return answer.result()
+                    break
+            raise TimeoutError
         finally:
             answer.cancel()
             await asyncio.wait({answer})

@@ -202,6 +202,9 @@ class SmallFiles:
         unused = tuple(map(exchange.hidden, stated.unused))
         stat = Stat(size, validator(answer.headers), stated.usable, unused=unused)
         if method == "HEAD":
+            with exchange.border():
+                async for _ in answer.aiter_raw():  # until its end, there is none: so httpx keeps the connection
+                    return None
             return b"", stat
         if size > MOST:
             return None
@@ -242,7 +245,7 @@ async def _properties(exchange: HTTPExchange) -> "Properties | None":
 
 def _end(kept: Kept, idle: list[Kept]) -> None:
     """Close a connection that is still idle."""
-    if kept in idle:
+    if any(each is kept for each in idle):  # one that is equal may have been kept later
         idle.remove(kept)
         kept.close()
 

@@ -15,9 +15,10 @@ from parsl.data_provider.staging import Staging
 from parsl.utils import RepresentationMixin
 
 from coalloc import api
-from coalloc.errors import CoallocError, SinkError, TargetInUse
+from coalloc.errors import CoallocError, SinkError, TargetInUse, UsageError
 from coalloc.plugins.names import sources
 from coalloc.resolve.file_names import from_url
+from coalloc.safe_text import redact
 
 if TYPE_CHECKING:
     from parsl.data_provider.data_manager import DataManager
@@ -28,6 +29,8 @@ __all__ = ["CogetStaging", "fetch_input"]
 OWN = ("coget", "replica")
 SCHEMES = (*OWN, "dav", "davs", "ftp", "gsiftp", "http", "https", "osdf", "pelican", "s3", "sftp")
 """Schemes of files that this provider stages."""
+MARK = ".coget-of"
+"""Name of the file beside the input that has Parsl's name of the run that fetched it."""
 WAIT_SECONDS = 0.5
 """Pause between looks at a file that another task fetches."""
 
@@ -80,7 +83,7 @@ def _below(url: str) -> str:
     """
     first = _named(url)[0]
     name = from_url(first if "://" in first else "ftp://dataset/" + first.partition(":")[2]).removesuffix(".meta4")
-    return f"coget-{sha256(url.encode()).hexdigest()[:16]}/{name}"
+    return f"coget-{sha256(url.encode()).hexdigest()[:16]}/{name or 'download'}"
 
 
 def fetch_input(url: str, path: str, run: str) -> None:
@@ -101,13 +104,16 @@ async def _fetch(url: str, path: Path, run: str) -> None:
 
     A later run fetches the file anew, as it may have changed.
     """
-    finished = path.parent.with_suffix(".run")
+    finished = path.parent / MARK
     try:
         _make(path.parent)
         while not _is_of(run, finished, path):
             with suppress(TargetInUse):
-                await api.download(api.Request(_named(url), output=path, overwrite=True))
-                finished.write_text(run, encoding="utf-8")
+                reports = await api.download(api.Request(_named(url), output=path, overwrite=True))
+                if [report.output for report in reports] != [str(path)]:
+                    raise UsageError(f"{redact(url)} names several files", "name one file")
+                finished.with_suffix(".new").write_text(run, encoding="utf-8")
+                finished.with_suffix(".new").replace(finished)
                 return
             await asyncio.sleep(WAIT_SECONDS)
     except OSError as error:

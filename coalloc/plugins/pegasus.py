@@ -16,15 +16,18 @@ import time
 from collections.abc import Sequence
 from configparser import ConfigParser
 from configparser import Error as MalformedFile
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 
 from coalloc import api
 from coalloc.errors import CoallocError, SinkError, TargetInUse, VerificationError
 from coalloc.model import Replica, ReplicaSet, TransferReport
+from coalloc.partial_file import clear_left
 from coalloc.plugins.pegasus_documents import Attempt, PegasusTransfer, divided, record, site_lines, total_line
 from coalloc.safe_text import redact
 from coalloc.schedule.pauses import pause_seconds
+from coalloc.util.partial_names import data_folder
 
 __all__ = ["main"]
 
@@ -127,9 +130,18 @@ def _make_room(target: Path) -> None:
     target.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
 
 
-def _removed(target: Path) -> VerificationError:
-    """Remove a file that Pegasus did not accept; return the error."""
-    target.unlink(missing_ok=True)
+def _inode(target: Path) -> tuple[int, int] | None:
+    with suppress(OSError):
+        found = target.lstat()
+        return found.st_dev, found.st_ino
+    return None
+
+
+def _refused(target: Path, checked: tuple[int, int] | None) -> VerificationError:
+    """Remove a file that Pegasus did not accept, unless another job has replaced it; return the error."""
+    with suppress(OSError):
+        if _inode(target) == checked:
+            target.unlink()
     return VerificationError(f"Pegasus does not confirm the checksum of {target}", "check the replicas")
 
 
@@ -168,7 +180,8 @@ class PegasusWork:
             except CoallocError as error:
                 log.error("%s: %s: %s", name, error.summary, error.remedy)
                 if not error.transient:
-                    api.discard(Path(transfer.target))
+                    with suppress(CoallocError, OSError):  # another job may fetch it by now
+                        clear_left(Path(transfer.target), None, data_folder(Path(transfer.target).name))
                     return False
             if attempt < self._tries:
                 await asyncio.sleep(pause_seconds(attempt, None, Random()))
@@ -190,8 +203,8 @@ class PegasusWork:
         )
         began, done = time.time(), False
         try:
-            _make_room(target)
             while True:
+                _make_room(target)
                 try:
                     (report,) = await api.download(request, results=results)
                     done = True
@@ -226,8 +239,10 @@ class PegasusWork:
                 self._summed.add(transfer.lfn)
                 if not await self._integrity("--generate-fullstat-yaml", transfer):
                     log.error("%s: no checksum for Pegasus", transfer.lfn)
+            target = Path(transfer.target)
+            checked = _inode(target)
             if transfer.verifies and not await self._integrity("--verify", transfer):
-                raise _removed(Path(transfer.target))
+                raise _refused(target, checked)
 
     async def _integrity(self, option: str, transfer: PegasusTransfer) -> bool:
         real = shutil.which(REAL)

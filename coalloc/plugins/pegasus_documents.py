@@ -140,11 +140,12 @@ def _replicas(sources: Sequence[Mapping[str, Any]], secret: Collection[str]) -> 
     ranks = sorted({_wish(each) for each in sources if "priority" in each}, reverse=True)
     found: dict[str, PegasusReplica] = {}
     for each in sorted(sources, key=_wish, reverse=True):
-        scheme, host, path = urlsplit(each["url"])[:3]
+        scheme, host, _ = urlsplit(each["url"])[:3]
         if scheme not in SCHEMES or not host or host in secret or f"{scheme}://{host}" in secret:
             raise ValueError("a replica that pegasus-transfer fetches")
-        # pegasus-transfer encodes paths of GridFTP servers anew, where % is a character as any other
-        url = f"{scheme}://{host}{quote(path)}" if scheme == "gsiftp" else quote(each["url"], safe=KEPT)
+        # pegasus-transfer encodes paths of GridFTP servers anew, where %, ? and # are characters as any other
+        path = each["url"].partition("://")[2].partition("/")[2]
+        url = f"{scheme}://{host}/{quote(path)}" if scheme == "gsiftp" else quote(each["url"], safe=KEPT)
         rank = 1 + ranks.index(_wish(each)) if "priority" in each else None
         found.setdefault(url, PegasusReplica(url, _site(each), rank))
     return tuple(found.values())

@@ -33,9 +33,9 @@ def directory_of(source: str) -> str:
 
 def refuse_several(source: str, names: Sequence[str]) -> UsageError:
     """Return the error for a name of several files, which lists them."""
-    shown = "".join(f"\n    {name[:200]!r}" for name in names[:SHOWN])
-    more = f"\n    and {len(names) - SHOWN} others" if len(names) > SHOWN else ""
+    shown = [repr(name[:200]) for name in names[:SHOWN]]
+    more = [f"and {len(names) - SHOWN} others"] if len(names) > SHOWN else []
     one = f", or one with: coget '{source}#NAME'" if source.lower().startswith(("doi:", "http")) else ""
     return UsageError(
-        f"{source} has {len(names)} files:{shown}{more}", f"fetch all of them with: coget get -r '{source}'{one}"
+        f"{source} has {len(names)} files:", f"fetch all of them with: coget get -r '{source}'{one}", [*shown, *more]
     )

@@ -3,17 +3,21 @@
 The answers are data from the network: see docs/explanation/trust.md.
 """
 
+import asyncio
 from collections.abc import Sequence
 
 from coalloc.config import catalogue_settings
 from coalloc.credentials import Credentials
-from coalloc.errors import NothingToFetchFrom, UsageError
+from coalloc.errors import NothingToFetchFrom, TooMuch, UsageError
 from coalloc.model import ReplicaSet
 from coalloc.resolve.catalogues.documents import DocumentReader
 from coalloc.resolve.file_names import UNPRINTABLE
 from coalloc.util.dialer import Dialer
 
 __all__ = ["files_of"]
+
+MOST_SECONDS = 1800
+"""Maximum time for all answers about one name."""
 
 
 async def files_of(source: str, dialers: Sequence[Dialer], credentials: Credentials | None) -> list[ReplicaSet]:
@@ -26,7 +30,26 @@ async def files_of(source: str, dialers: Sequence[Dialer], credentials: Credenti
     """
     if UNPRINTABLE.search(source):
         raise UsageError(f"{source[:200]!r} has a control character", "check the name")
-    settings, reader = catalogue_settings(), DocumentReader(tuple(dialers), credentials)
+    reader = DocumentReader(tuple(dialers), credentials)
+    try:
+        async with asyncio.timeout(MOST_SECONDS):
+            files = await _asked(source, reader)
+    except TimeoutError:
+        raise TooMuch(
+            f"{source}: its catalogue took more than {MOST_SECONDS} s", "fetch its parts one by one"
+        ) from None
+    if not files:
+        raise NothingToFetchFrom(f"{source} has no file", "check the name")
+    for file in files:
+        if not file.replicas:
+            why = "; ".join(f"{url}: {why}" for url, why in file.left_out[:5]) or "the catalogue names none"
+            raise NothingToFetchFrom(f"{source}: {file.name} has no copy that coget can fetch: {why}", "give its URL")
+    return files
+
+
+async def _asked(source: str, reader: DocumentReader) -> list[ReplicaSet]:
+    """Return what the catalogue of a name says."""
+    settings = catalogue_settings()
     match source.partition(":")[0].lower():
         case "drs":
             from coalloc.resolve.catalogues import drs
@@ -44,10 +67,4 @@ async def files_of(source: str, dialers: Sequence[Dialer], credentials: Credenti
             from coalloc.resolve.catalogues import doi
 
             files = await doi.files_of(source, reader.of_others(), settings.doi)
-    if not files:
-        raise NothingToFetchFrom(f"{source} has no file", "check the name")
-    for file in files:
-        if not file.replicas:
-            why = "; ".join(f"{url}: {why}" for url, why in file.left_out[:5]) or "the catalogue names none"
-            raise NothingToFetchFrom(f"{source}: {file.name} has no copy that coget can fetch: {why}", "give its URL")
     return files

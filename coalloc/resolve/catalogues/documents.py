@@ -23,7 +23,7 @@ __all__ = ["DocumentReader", "described", "mapping", "sequence", "size_of", "tex
 
 MOST_BYTES, MOST_VALUES = 16 * 1024 * 1024, 1_000_000
 """Maximum length of an answer, and about the maximum number of its values, which take far more memory than its text."""
-MOST_DOCUMENTS, MOST_BYTES_IN_ALL = 20_000, 128 * 1024 * 1024
+MOST_DOCUMENTS, MOST_BYTES_IN_ALL, MOST_VALUES_IN_ALL = 20_000, 128 * 1024 * 1024, 3_000_000
 """Limits for all answers about one name."""
 MOST_COPIES = 100
 """Maximum number of URLs of a file that are read."""
@@ -32,18 +32,21 @@ UNREADABLE = "try again later, or give the URLs of the file"
 
 @dataclass
 class DocumentBudget:
-    """The numbers of answers and of bytes that may still come about one name."""
+    """The numbers of answers, of bytes and of JSON values that may still come about one name."""
 
     documents: int = MOST_DOCUMENTS
     bytes: int = MOST_BYTES_IN_ALL
+    values: int = MOST_VALUES_IN_ALL
 
-    def spend(self, documents: int = 0, length: int = 0) -> None:
-        """Count answers and bytes. :raises TooMuch: if these are too many"""
+    def spend(self, documents: int = 0, length: int = 0, values: int = 0) -> None:
+        """Count answers, bytes and values. :raises TooMuch: if these are too many"""
         self.documents -= documents
         self.bytes -= length
-        if self.documents < 0 or self.bytes < 0:
+        self.values -= values
+        if self.documents < 0 or self.bytes < 0 or self.values < 0:
             raise TooMuch(
-                f"a catalogue gives more than {MOST_DOCUMENTS} answers or {MOST_BYTES_IN_ALL} bytes about one name",
+                f"a catalogue gives more than {MOST_DOCUMENTS} answers, {MOST_BYTES_IN_ALL} bytes or "
+                f"{MOST_VALUES_IN_ALL} values about one name",
                 "fetch its parts one by one",
             )
 
@@ -95,7 +98,9 @@ class DocumentReader:
         :raises SourceError: if it cannot be fetched
         """
         found = await self.fetched(url)
-        if sum(map(found.content.count, (b",", b"[", b"{"))) > MOST_VALUES:
+        values = sum(map(found.content.count, (b",", b"[", b"{")))
+        self.budget.spend(values=values)
+        if values > MOST_VALUES:
             raise TooMuch(f"{redact(url)} answers with more than {MOST_VALUES} values", UNREADABLE)
         try:
             return json.loads(found.content), self.after(found)

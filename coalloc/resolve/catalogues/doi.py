@@ -41,7 +41,8 @@ async def files_of(source: str, reader: DocumentReader, datacite: str) -> list[R
     files = await _files(doi, reader, datacite)
     if wanted is None:
         return files
-    found = [file for file in files if wanted in (file.name, quote(file.name))]
+    exact = [file for file in files if file.name == wanted]
+    found = exact or [file for file in files if quote(file.name) == wanted]
     if not found:
         names = ", ".join(repr(file.name[:100]) for file in files[:20])
         raise UsageError(f"doi:{doi} has no file {wanted[:200]!r}; it has {names}", f"write doi:{doi}#NAME")

@@ -1,5 +1,6 @@
 """One file from its descriptions in several catalogues. Pure."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 from coalloc.errors import TooMuch, UsageError
@@ -18,9 +19,13 @@ def merged(files: Sequence[ReplicaSet], shown: Sequence[str], sure: bool = False
     :param sure: whether they are of one name in one catalogue: then a common checksum is not needed
     :raises UsageError: if they contradict each other, or nothing shows that they are of the same content
     """
-    size, checksums = _agreed(files, shown)
-    if not sure:
-        _check_connected(files, shown)
+    size, known = _agreed(files, shown)
+    checksums = _common(files, known, sure)
+    if not (checksums or sure):
+        raise UsageError(
+            f"{' and '.join(shown)} have no checksum in common that shows that they are the same file",
+            "fetch one of them, or give the URLs of the copies",
+        )
     best, *others = files
     replicas = {replica.url: replica for file in files for replica in file.replicas}
     if len(replicas) > MOST_REPLICAS:
@@ -56,15 +61,11 @@ def _agreed(files: Sequence[ReplicaSet], shown: Sequence[str]) -> tuple[int | No
     return sized and sized[0], tuple(checksum for checksum, _ in known.values())
 
 
-def _check_connected(files: Sequence[ReplicaSet], shown: Sequence[str]) -> None:
-    """Check that each description shares a checksum with another one that is connected with the first."""
-    algorithms = {checksum.algorithm for checksum in files[0].checksums}
-    left = dict(enumerate(files[1:], 1))
-    while found := [at for at, file in left.items() if algorithms & {each.algorithm for each in file.checksums}]:
-        for at in found:
-            algorithms |= {each.algorithm for each in left.pop(at).checksums}
-    if left:
-        raise UsageError(
-            f"no common checksum shows that {shown[0]} and {shown[min(left)]} are the same file",
-            "fetch one of them, or give the URLs of the copies",
-        )
+def _common(files: Sequence[ReplicaSet], known: Sequence[Checksum], sure: bool) -> tuple[Checksum, ...]:
+    """Return the checksums that all descriptions state; if they are `sure` to be of one file, that the most of them do.
+
+    The bytes are compared with these only: a description may copy a checksum of others, and add one of other bytes.
+    """
+    stated = Counter(checksum.algorithm for file in files for checksum in file.checksums)
+    most = max(stated.values(), default=0)
+    return tuple(each for each in known if stated[each.algorithm] == (most if sure else len(files)))

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote, urlsplit
 
+from coalloc.credentials.known import is_protected
+from coalloc.credentials.origins import WebOrigin
 from coalloc.errors import PermissionRefused, UsageError
 from coalloc.model import ReplicaSet
 from coalloc.resolve import metalink
 from coalloc.resolve.catalogues.documents import DocumentReader
-from coalloc.resolve.federation_answers import is_protected
 from coalloc.resolve.http_documents import METALINKS
 from coalloc.resolve.replica_urls import admitted
 
@@ -59,6 +60,10 @@ async def files_of(source: str, reader: DocumentReader) -> list[ReplicaSet]:
     scope, colon, name = source.partition(":")[2].partition(":")
     if not (scope and colon and name):
         raise UsageError(f"{source[:200]!r} is not a Rucio name", "write it as rucio:SCOPE:NAME")
+    if not (reader.credentials and reader.credentials.own):
+        raise PermissionRefused(
+            f"{source[:200]}: your login at Rucio may not be used here", "give the URLs of the file"
+        )
     login = _login()
     signer = SecretHeaders({"X-Rucio-Auth-Token": await _token(login, reader)})
     url = f"{login.host}/replicas/{quote(scope, safe='')}/{quote(name, safe='')}"
@@ -87,7 +92,7 @@ def _login() -> Login:
     host = client.get("rucio_host", "").rstrip("/")
     auth = client.get("auth_host", host).rstrip("/")
     for url in (host, auth):
-        if not is_protected(url):
+        if not _is_protected(url):
             raise UsageError(f"{path} names no https:// server for rucio_host and auth_host", CONFIGURE)
     return Login(
         host,
@@ -98,6 +103,13 @@ def _login() -> Login:
         client.get("password", ""),
         client.get("auth_token_file_path", ""),
     )
+
+
+def _is_protected(url: str) -> bool:
+    try:
+        return urlsplit(url).scheme in ("http", "https") and is_protected(WebOrigin.of(url))
+    except ValueError:
+        return False
 
 
 async def _token(login: Login, reader: DocumentReader) -> str:
@@ -129,10 +141,10 @@ async def _token(login: Login, reader: DocumentReader) -> str:
 
 def _read(path: Path) -> str:
     try:
-        with path.open(encoding="ascii", errors="replace") as file:
+        with path.expanduser().open(encoding="ascii", errors="replace") as file:
             return file.read(65_536).strip()
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}", "log in with: rucio whoami") from None
+    except (OSError, ValueError, RuntimeError):  # RuntimeError: no home directory is known
+        raise UsageError(f"cannot read {str(path)!r}", "log in with: rucio whoami") from None
 
 
 def _valid(token: str, login: Login) -> str:

@@ -3,7 +3,8 @@
 import pytest
 
 from coalloc.cli.main import invoke
-from coalloc.errors import NotAllowed, UsageError
+from coalloc.credentials import Credentials
+from coalloc.errors import NotAllowed, PermissionRefused, UsageError
 from coalloc.resolve import resolve
 from tests.support.catalogues import CONTENT, DOI, ID, MD5, SHA256, drs_object, esgf, zenodo
 from tests.support.web import answer, redirect, web_server
@@ -119,14 +120,16 @@ async def test_rucio_logs_in_and_sends_nothing_to_another_host(home, monkeypatch
             f"[client]\nrucio_host = {server.url}\nauth_type = userpass\naccount = a\nusername = u\npassword = pw%1\n"
         )
         monkeypatch.setenv("RUCIO_CONFIG", str(home / "rucio.cfg"))
-        (found,) = await resolve(["rucio:s:n"], None)
+        (found,) = await resolve(["rucio:s:n"], None, credentials=Credentials())
         assert [each.url for each in found.file.replicas] == ["https://a.example/n"]
         assert server.heard[0].header("X-Rucio-Password") == "pw%1"
         assert server.heard[1].header("X-Rucio-Auth-Token") == "tok"
         replies["/replicas/s/n"] = redirect(f"{thief.url}/")
         with pytest.raises(Exception, match="302"):
-            await resolve(["rucio:s:n"], None)
+            await resolve(["rucio:s:n"], None, credentials=Credentials())
         assert not thief.heard
+        with pytest.raises(PermissionRefused, match="may not be used"):
+            await resolve(["rucio:s:n"], None, credentials=Credentials(own=False))
 
 
 async def test_a_name_of_the_broker(home):

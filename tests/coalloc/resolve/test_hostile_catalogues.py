@@ -137,10 +137,10 @@ async def test_an_answer_that_is_too_large_is_refused(answering, document):
 
 async def test_answers_are_limited_in_all(answering, monkeypatch):
     answering[1]["document"] = json.dumps({"contents": [{"name": str(i), "id": str(i)} for i in range(3)]}).encode()
-    monkeypatch.setattr(documents.DocumentBudget.__init__, "__defaults__", (20, documents.MOST_BYTES_IN_ALL))
+    monkeypatch.setattr(documents.DocumentBudget.__init__, "__defaults__", (20, documents.MOST_BYTES_IN_ALL, 10**6))
     with pytest.raises(TooMuch, match="about one name"):
         await resolve(["drs://drs.example/1"], None, whole=True)
-    monkeypatch.setattr(documents.DocumentBudget.__init__, "__defaults__", (20, 200))
+    monkeypatch.setattr(documents.DocumentBudget.__init__, "__defaults__", (20, 200, 10**6))
     with pytest.raises(TooMuch, match="about one name"):
         await resolve(["drs://drs.example/1"], None, whole=True)
 
