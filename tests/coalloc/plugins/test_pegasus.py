@@ -252,12 +252,12 @@ def test_transfers_that_coget_leaves_to_pegasus_transfer(changes):
 
 
 def test_the_proxy_of_a_site_and_encoded_names():
-    entry = transfer(["gsiftp://a/x%20 y", "gsiftp://b:2811/x"], "/x")
+    entry = transfer(["gsiftp://a/x%20 y", "gsiftp://b:2811/x?1#2"], "/x")
     for source in entry["src_urls"]:
         source["site_label"] = "my-site"
     (ours,), others = divided(json.dumps([entry]), {"X509_USER_PROXY_my_site": "/p"})
     assert (others, ours.proxy) == ([], "/p")
-    assert [each.url for each in ours.replicas] == ["gsiftp://a/x%2520%20y", "gsiftp://b:2811/x"]
+    assert [each.url for each in ours.replicas] == ["gsiftp://a/x%2520%20y", "gsiftp://b:2811/x%3F1%232"]
 
 
 @pytest.mark.long

@@ -1,5 +1,7 @@
 """Names in catalogues: DOIs, DRS, ESGF and Rucio, by small servers that answer in the documented forms."""
 
+import hashlib
+
 import pytest
 
 from coalloc.cli.main import invoke
@@ -77,6 +79,26 @@ def test_several_names_are_one_file_if_a_checksum_agrees(catalogue, kind, value,
     })  # fmt: skip
     assert invoke(["get", f"doi:{DOI}", "drs://drs.example/1"]) == status
     assert (home / "work/x.nc").exists() == (status == 0)
+
+
+def test_a_description_that_adds_a_checksum_of_other_bytes_blames_no_right_copy(catalogue, home):
+    """The second one copies the checksum of the first, and adds that of what its own server sends."""
+    lie = drs_object(hashlib.sha256(CONTENT[::-1]).hexdigest())
+    lie["checksums"].append({"type": "md5", "checksum": MD5})
+    catalogue({
+        **zenodo(catalogue.url, ("x.nc", "/x", MD5)),
+        "/drs/objects/1": lie,
+        "/drs/objects/1/access/a": {"url": f"{catalogue.url}/bad"},
+    })  # fmt: skip
+    assert invoke(["get", f"doi:{DOI}", "drs://drs.example/1"]) == 0
+    assert (home / "work/x.nc").read_bytes() == CONTENT
+
+
+async def test_a_file_of_a_doi_is_taken_by_its_exact_name(catalogue):
+    catalogue(zenodo(catalogue.url, ("a b", "/one", MD5), ("a%20b", "/x", MD5)))
+    for wanted, path in (("a%20b", "/x"), ("a b", "/one"), ("a%2520b", "/x")):
+        (found,) = await resolve([f"doi:{DOI}#{wanted}"], None)
+        assert [each.url for each in found.file.replicas] == [catalogue.url + path]
 
 
 async def test_a_bundle_that_contains_itself_ends(catalogue):
