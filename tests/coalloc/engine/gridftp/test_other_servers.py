@@ -18,6 +18,7 @@ from coalloc.errors import (
     Unsupported,
 )
 from tests.support.fetching import Collected, CountingDialer, collect, impatient_until, opened, options
+from tests.support.listening import reserved
 from tests.support.plain_ftp import PlainFTP, serve
 from tests.support.scripted import ftp_server
 from tests.support.waiting import PATIENCE
@@ -63,7 +64,7 @@ async def test_a_server_behind_address_translation_is_reached_at_its_own_address
 @pytest.mark.parametrize("epsv", [True, False])
 async def test_a_server_leads_nowhere_else_and_the_remedy_names_the_host_that_it_wants(epsv):
     """The port that it names is open at another host only; that host must get no connection."""
-    with socket.create_server(("127.0.0.9", 0)) as victim:
+    with reserved("127.0.0.1") as closed, socket.create_server(("127.0.0.9", closed.getsockname()[1])) as victim:
         port = victim.getsockname()[1]
         replies = {"PASV": f"227 Here (127,0,0,9,{port >> 8},{port & 255})\r\n".encode()}
         if epsv:
