@@ -187,7 +187,8 @@ class PortSession:
 
     @property
     def _full(self) -> bool:
-        own = len(self._pairs) + len(self._connecting)
+        # a task that has just ended is still in the set, and its connection among the pairs already
+        own = len(self._pairs) + sum(not task.done() for task in self._connecting)
         return own >= self._most or self._depot.sessions >= self._depot.settings.most_sessions
 
     def _refuse(self, sock: socket.socket, reason: str) -> None:
