@@ -3,8 +3,9 @@
 import contextlib
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 import pytest
 
@@ -31,6 +32,21 @@ def _handler(answers: dict[str, Answer], head: bool) -> type[BaseHTTPRequestHand
     if head:
         setattr(Handler, "do_HEAD", Handler.do_GET)  # noqa: B010 - a method that is not always there
     return Handler
+
+
+class ScriptedCatalogue:
+    """All catalogues at one server, to which calls add documents."""
+
+    def __init__(self, url: str, answers: dict[str, Answer]) -> None:
+        self.url = url
+        self._answers = answers
+
+    def __call__(self, documents: Mapping[str, Any]) -> str:
+        """Add JSON documents, or bytes, by path; return the URL."""
+        for path, each in documents.items():
+            body = each if isinstance(each, bytes) else json.dumps(each).encode()
+            self._answers[path] = (200, "application/json", body)
+        return self.url
 
 
 @pytest.fixture
@@ -69,11 +85,4 @@ def catalogue(home, serve):
         f'[names]\ndoi = "{url}"\nesgf = "{url}/s"\nidentifiers = "{url}"\n[names.drs]\n"drs.example" = "{url}/drs"\n'
     )
 
-    def add(documents):
-        for path, each in documents.items():
-            body = each if isinstance(each, bytes) else json.dumps(each).encode()
-            answers[path] = (200, "application/json", body)
-        return url
-
-    setattr(add, "url", url)  # noqa: B010 - an attribute of a function
-    return add
+    return ScriptedCatalogue(url, answers)

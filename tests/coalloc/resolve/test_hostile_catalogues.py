@@ -213,7 +213,10 @@ async def test_a_token_goes_to_the_host_of_a_name_and_to_no_other(home, grid, mo
     monkeypatch.setenv("BEARER_TOKEN", "t0ken")
     monkeypatch.setenv("SSL_CERT_FILE", str(grid.authority.certificate))
     replies = {}
-    reply = lambda heard: replies.get(heard.path) or answer("200 OK", b"{}")  # noqa: E731
+
+    def reply(heard):
+        return replies.get(heard.path) or answer("200 OK", b"{}")
+
     async with web_server(reply, grid) as server, web_server(lambda _: answer("200 OK", b"{}"), grid) as thief:
         (home / "config/coget/config.toml").write_text(
             f'[names]\ndoi = "{server.url}"\nesgf = "{server.url}"\nidentifiers = "{server.url}"\n'
