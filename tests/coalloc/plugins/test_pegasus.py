@@ -208,6 +208,16 @@ def test_checksums_are_computed_and_compared_by_pegasus_integrity(web, tmp_path)
     assert run(tmp_path, document[:1]).returncode == 1  # nothing can compare it
 
 
+def test_a_file_that_another_job_has_put_there_meanwhile_is_not_removed(web, tmp_path):
+    both(web, "x")
+    target = tmp_path / "x"
+    other = f"#!/bin/sh\necho other > {target}.new\nmv {target}.new {target}\nexit 1\n"
+    install(tmp_path / "bin", other, "pegasus-integrity")
+    document = [transfer([each.url("x") for each in web], target, verify_checksum_remote=True)]
+    assert run(tmp_path, document).returncode == 1
+    assert target.read_text() == "other\n"
+
+
 def test_many_jobs_at_once_on_one_machine_also_for_one_file(web, tmp_path):
     content = both(web, "x", 1_000_000)
     (tmp_path / "home").mkdir()
