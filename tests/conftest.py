@@ -64,6 +64,19 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip(f"no WAN here: {reason}")
 
 
+@pytest.fixture(autouse=True)
+def leaks_are_found_in_their_test() -> Iterator[None]:
+    """Let each test answer for the sockets that it forgot, which a later one's garbage collection would find."""
+    before = _descriptors()
+    yield
+    if _descriptors() > before + 2:  # a connection has two ends; a server or a pool for several tests may have more
+        gc.collect()
+
+
+def _descriptors() -> int:
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
 @pytest.fixture
 def start_gridftp() -> Iterator[Callable[..., GridFTPServer]]:
     """A function that starts GridFTP servers (arguments as of GridFTPServer); they end with the test."""
