@@ -298,7 +298,7 @@ def test_it_goes_on_in_another_process(web, method):
         pickled = pickle.dumps((file, both(web)))
         child = get_context(method).Process(target=read_in_child, args=(pickled, (content[100:110], content[7:20])))
         child.start()
-        child.join(60)
+        child.join(PATIENCE)
         assert child.exitcode == 0
         assert file.read(10) == content[100:110]
     assert pickle.loads(pickle.dumps(file.fs)) is file.fs
