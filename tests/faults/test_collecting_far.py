@@ -18,7 +18,7 @@ pytestmark = pytest.mark.wan
 
 COGET = str(Path(sys.executable).with_name("coget"))
 LINKS = {
-    "client-s1": {"rate": "10mbit", "delay": "5ms"},
+    "client-s1": {"rate": "2mbit", "delay": "5ms"},
     "client-s2": {"rate": "80mbit", "delay": "10ms"},
     "client-s3": {"rate": "60mbit", "delay": "10ms"},
     "s1-s2": {"rate": "100mbit", "delay": "8ms"},
@@ -40,26 +40,21 @@ def test_files_behind_a_narrow_link_are_relayed(tmp_path: Path) -> None:
                 contents[file] = os.urandom(SIZE)
                 (tmp_path / name / file).write_bytes(contents[file])
                 sources.append(server.url(file))
-        done = {}
-        for method in ("all-at-once", "adaptive"):
-            to = tmp_path / method
-            command = [COGET, "collect", *sources, "--to", str(to), "--method", method, "--json", "--quiet"]
-            ended = subprocess.run(
-                wan.command("client", command),
-                env={**os.environ, "COGET_HISTORY": "off"},
-                timeout=LIMIT_SECONDS,
-                capture_output=True,
-                check=True,
-            )
-            done[method] = json.loads(ended.stdout)
-            assert {path.name: path.read_bytes() for path in to.iterdir()} == contents
-        narrow = f"ftp://{wan.address('s1')}:"
-    straight = {
-        method: sum(
-            pair["bytes"] for pair in each["pairs"] if pair["source"].startswith(narrow) and pair["sink"] == "here"
+        to = tmp_path / "to"
+        command = [COGET, "collect", *sources, "--to", str(to), "--method", "adaptive", "--json", "--quiet"]
+        ended = subprocess.run(
+            wan.command("client", command),
+            env={**os.environ, "COGET_HISTORY": "off"},
+            timeout=LIMIT_SECONDS,
+            capture_output=True,
+            check=True,
         )
-        for method, each in done.items()
-    }
-    assert straight["all-at-once"] == FILES["s1"] * SIZE
-    assert straight["adaptive"] < straight["all-at-once"] / 2
-    assert done["adaptive"]["staged_bytes"]
+        report = json.loads(ended.stdout)
+        assert {path.name: path.read_bytes() for path in to.iterdir()} == contents
+        narrow = f"ftp://{wan.address('s1')}:"
+    direct = sum(
+        pair["bytes"] for pair in report["pairs"] if pair["source"].startswith(narrow) and pair["sink"] == "here"
+    )
+    # A busy machine makes the wide links slower, but hardly as slow as the narrow one, a tenth and less of theirs.
+    assert direct < FILES["s1"] * SIZE / 2
+    assert report["staged_bytes"]

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from coalloc.schedule.stream_count import FIRST
 from tests.support.waiting import PATIENCE, wait_until
 from tests.testbed import servers
 from tests.testbed.topology import Topology
@@ -40,14 +39,13 @@ def test_delivered_bytes_are_kept_and_the_rest_is_fetched_in_few_pieces(tmp_path
             stdout=subprocess.PIPE,
         )
         try:
-            wait_until(lambda: wan.stats()["client-gone", "ba"].bytes > SIZE / 4)
+            wait_until(lambda: wan.stats()["client-gone", "ba"].bytes > SIZE / 3)
             wan.set("client-gone", loss="100%")
             report = json.loads(process.communicate(timeout=PATIENCE)[0])
         finally:
             process.kill()
             process.wait()
-        sent = sum(stats.bytes for (_, direction), stats in wan.stats().items() if direction == "ba")
     assert (tmp_path / "data.bin").read_bytes() == original.read_bytes()
-    assert {source["streams"] for source in report["sources"]} >= {FIRST}
-    assert sent < 1.25 * SIZE
+    (others,) = (source["bytes"] for source in report["sources"] if source["url"] == near.url("data.bin"))
+    assert others < SIZE * 7 / 8  # the other has sent a third: its newest bytes may be lost, but not all
     assert sum(source["ranges"] for source in report["sources"]) < 20
