@@ -24,7 +24,10 @@ from coalloc.engine.http.plain import PlainAnswer, PlainConnection
 from coalloc.engine.limits.server_slots import Lease, Slots
 from coalloc.engine.sessions.replica_session import server_of
 from coalloc.errors import SourceError, TargetExists
-from coalloc.model import DIRECTLY, Basis, Checksum, PartialCopy, ReplicaSet, SourceReport, Stat, TransferReport
+from coalloc.model.checksums import Basis, Checksum
+from coalloc.model.replicas import ReplicaSet, Stat
+from coalloc.model.reports import PartialCopy, SourceReport, TransferReport
+from coalloc.model.routes import DIRECTLY
 from coalloc.partial_file import PartialFile
 from coalloc.safe_text import redact
 from coalloc.util.addresses import AddressPolicy

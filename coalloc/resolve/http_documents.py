@@ -16,7 +16,8 @@ from coalloc.engine.http.exchange import Answer, HTTPExchange, Signer
 from coalloc.engine.http.links import WebLink, links
 from coalloc.engine.http.plain import PlainAnswer
 from coalloc.errors import SourceError, Stalled, Unreachable, Unsupported, UsageError
-from coalloc.model import Checksum, NamedBy
+from coalloc.model.checksums import Checksum
+from coalloc.model.replicas import NamedBy
 from coalloc.safe_text import redact
 from coalloc.util.concurrency import first_success, succeeded
 from coalloc.util.counts import count

@@ -27,7 +27,7 @@ from broker.storage.guarantees import GuaranteeStore as Stored
 from broker.storage.tokens import TokenStore
 from coalloc.guarantees.deadline import paths_of
 from coalloc.guarantees.finish_admission import AdmittedFinish, FinishView, RefusedFinish
-from coalloc.model import Estimate
+from coalloc.model.forecasts import Estimate
 
 __all__ = ["MOST_BYTES", "DecidedGuarantee", "Guarantees", "within"]
 

@@ -9,7 +9,7 @@ from coalloc.engine.http.index_page import IndexPage
 from coalloc.engine.http.plain import PlainAnswer
 from coalloc.engine.lister import Lister
 from coalloc.errors import LimitExceeded, NotDirectory, Unsupported
-from coalloc.model import Entry
+from coalloc.model.listings import Entry
 from coalloc.util.listing_limits import MOST_LISTED
 
 __all__ = ["HTTPLister"]

@@ -32,7 +32,8 @@ from coalloc.engine.http.pipeline import Question
 from coalloc.engine.http.plain import PlainAnswer, SentRequest
 from coalloc.engine.span import Deliver, RangePart, Span
 from coalloc.errors import ConnectionLost, ReplicaChanged, SourceError, Stalled, Unsupported, UsageError
-from coalloc.model import PathState, Stat
+from coalloc.model.replicas import Stat
+from coalloc.model.routes import PathState
 from coalloc.util.counts import count
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ from coalloc.engine.http.multistatus import QUESTION, Multistatus, Properties
 from coalloc.engine.http.plain import PlainAnswer
 from coalloc.engine.lister import Lister
 from coalloc.errors import IsDirectory, NotDirectory, SourceError, Stalled, Unsupported
-from coalloc.model import Entry, Omission, Stat
+from coalloc.model.listings import Entry, Omission
+from coalloc.model.replicas import Stat
 
 __all__ = ["WebDAVLister", "completed", "listed", "stated_properties"]
 

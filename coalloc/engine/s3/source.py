@@ -12,7 +12,7 @@ from coalloc.engine.s3.answers import LONGEST_ERROR, ExpiredLogin, checksums, er
 from coalloc.engine.s3.objects import is_region, parse
 from coalloc.engine.span import Deliver, Span
 from coalloc.errors import AddressRefused, SourceError
-from coalloc.model import Stat
+from coalloc.model.replicas import Stat
 
 __all__ = ["S3Findings", "S3Source"]
 
