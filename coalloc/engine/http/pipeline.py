@@ -91,7 +91,7 @@ class Pipeline:
 
     @property
     def serves_ahead(self) -> bool | None:
-        """Return whether a request sent before the previous response was answered; None if there was none."""
+        """Return whether the server answers requests that precede its last response; None if none was sent."""
         return None if self._ahead is None else self.answered > self._ahead
 
     def feed(self, data: memoryview) -> None:

@@ -5,7 +5,8 @@ URLs that the user gave are opened, because the user's keys sign the requests.
 """
 
 from coalloc.engine.base import EngineOptions
-from coalloc.engine.http.exchange import Answer, HTTPExchange
+from coalloc.engine.http.exchange import HTTPExchange
+from coalloc.engine.http.responses import Answer
 from coalloc.engine.http.source import HTTPFindings, HTTPSource
 from coalloc.engine.s3.account import S3Account
 from coalloc.engine.s3.answers import LONGEST_ERROR, ExpiredLogin, checksums, error_code, refusal, region
