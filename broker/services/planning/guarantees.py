@@ -273,7 +273,7 @@ async def _of_task(stored: Stored, task: str, by: float, now: float) -> Guarante
 
 def _check_own(known: Guarantee) -> None:
     if known.task is not None:
-        raise Conflict(f"guarantee {known.id} is that of task {known.task}", "leave it to the task, which reports it")
+        raise Conflict(f"guarantee {known.id} belongs to task {known.task}", "let the task report it")
 
 
 def _check_open(known: Guarantee) -> None:
