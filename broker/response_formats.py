@@ -8,7 +8,8 @@ from pydantic import BaseModel
 
 from broker.models.forecasts import Resolved
 from coalloc.api import metalink_document
-from coalloc.model import Checksum, Replica, ReplicaSet
+from coalloc.model.checksums import Checksum
+from coalloc.model.replicas import Replica, ReplicaSet
 
 __all__ = ["METALINK", "NDJSON", "line", "metalinked"]
 

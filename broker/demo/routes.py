@@ -11,7 +11,7 @@ from broker.models.depots import NewDepot, ReportedRoute
 from broker.storage.database import Database, retried
 from broker.storage.depots import DepotStore
 from broker.storage.routes import RouteStore
-from coalloc.model import DIRECTLY
+from coalloc.model.routes import DIRECTLY
 
 __all__ = ["DEPOTS", "DemoDepot", "DemoRoute", "measured_routes", "relay"]
 

@@ -6,7 +6,7 @@ from math import inf
 from typing import NamedTuple
 
 from broker.models.decisions import Range
-from coalloc.model import Ending
+from coalloc.model.reports import Ending
 
 __all__ = ["DemoServer", "shared"]
 

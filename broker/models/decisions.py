@@ -7,7 +7,7 @@ from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from broker.models.base import Count, Moment, Seconds, Size, Wire
 from broker.models.names import ClientMessage, Key, SinkName, SourceName, Thing
-from coalloc.model import Ending, Outcome
+from coalloc.model.reports import Ending, Outcome
 from coalloc.safe_text import redacted_text
 
 __all__ = [

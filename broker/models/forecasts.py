@@ -10,7 +10,7 @@ from broker.models.base import Fault, Moment, Size, Wire
 from broker.models.depots import RouteTime
 from broker.models.history import Direction
 from broker.models.names import Did, FileClass, SinkName, SourceName, Whereto
-from coalloc.model import Estimate
+from coalloc.model.forecasts import Estimate
 
 __all__ = [
     "Expected",

@@ -8,7 +8,7 @@ from broker.models.base import Wire
 from broker.models.depots import RouteTime
 from broker.models.forecasts import Quantiles
 from broker.models.names import Did, SinkName
-from coalloc.model import Strategy
+from coalloc.model.plans import Strategy
 
 __all__ = [
     "DatasetPlan",

@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple, TypeVar
 from broker.models.depots import RouteDay
 from broker.reports.significance import ALPHA, FEWEST, holm, median_interval, quantile, sign_test
 from coalloc.depot.route import DepotRoute
-from coalloc.model import DIRECTLY
+from coalloc.model.routes import DIRECTLY
 
 __all__ = [
     "SPAN",

@@ -45,7 +45,7 @@ from broker.reports.words import written
 from broker.storage.depots import DepotStore
 from broker.storage.routes import RouteStore, UsedRoutes
 from broker.storage.sums import SumStore
-from coalloc.model import DIRECTLY
+from coalloc.model.routes import DIRECTLY
 
 __all__ = ["DepotsQuery", "make"]
 

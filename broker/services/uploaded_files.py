@@ -16,7 +16,7 @@ from broker.subprocesses import framed
 from coalloc.api import metalink_files, read_log
 from coalloc.broker_client.imports import address
 from coalloc.errors import CoallocError, TooMuch
-from coalloc.model import ReplicaSet
+from coalloc.model.replicas import ReplicaSet
 from coalloc.safe_text import one_line
 from predictors.observation import Observation
 

@@ -15,7 +15,7 @@ from broker.schema.history import ignored_subjects, route_measurements
 from broker.storage.dialects import insert, tabled
 from broker.storage.traffic import day_of
 from coalloc.history.route_values import LEAST, LONG_SECONDS, RECENT, SMALL_FILE, MeasuredRoute
-from coalloc.model import DIRECTLY, RouteUse
+from coalloc.model.routes import DIRECTLY, RouteUse
 
 __all__ = ["RouteGroup", "RouteStore", "UsedRoutes", "sampled"]
 

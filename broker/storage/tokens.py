@@ -96,7 +96,7 @@ class TokenStore:
         return row.revoked_at is not None or expired
 
     async def limit(self, number: int) -> float | None:
-        """Return the latest time until which anything that derives from a token is valid; None for no such time."""
+        """Return the time at which the token, and all that derive from it, expire; None if there is no limit."""
         query = select(tokens.c.limit_at).where(tokens.c.id == number)
         return (await self._connection.execute(query)).scalar()
 

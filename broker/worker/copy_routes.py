@@ -12,7 +12,7 @@ from coalloc.api import DataRoutes
 from coalloc.depot.protocol.addresses import HostPort
 from coalloc.depot.route import DepotRoute, DepotTicket
 from coalloc.errors import Unreachable
-from coalloc.model import DIRECTLY
+from coalloc.model.routes import DIRECTLY
 from coalloc.util.addresses import ANYWHERE, AddressPolicy
 
 __all__ = ["CopyRoutes", "DepotRegistry"]

@@ -40,7 +40,7 @@ from broker.worker.rate_limits import RateLimits, RateReservations
 from broker.worker.recorder import Recorder
 from coalloc.api import DataRoutes
 from coalloc.errors import CoallocError, PermissionRefused, Unsupported
-from coalloc.model import Estimate
+from coalloc.model.forecasts import Estimate
 
 __all__ = ["Executor"]
 

@@ -19,7 +19,8 @@ from broker.services.collections.trees import Naming, called, named
 from broker.worker.recorder import Recorder
 from coalloc.broker_client.decision import decision, worth_reporting
 from coalloc.errors import CoallocError
-from coalloc.model import Results, Snapshot, SourceReport, TransferReport
+from coalloc.model.progress import Snapshot
+from coalloc.model.reports import Results, SourceReport, TransferReport
 from coalloc.util.intervals import Intervals
 
 __all__ = ["ArrivingBytes", "Move", "TransferDecision", "of_batch", "of_sources"]

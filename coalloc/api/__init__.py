@@ -36,7 +36,9 @@ if TYPE_CHECKING:
     from coalloc.history.formats import TransferLog as TransferLog
     from coalloc.history.globus_client import tasks as globus_tasks
     from coalloc.history.values import SourceSummary
-    from coalloc.model import ReplicaSet, Results, Strategy
+    from coalloc.model.plans import Strategy
+    from coalloc.model.replicas import ReplicaSet
+    from coalloc.model.reports import Results
     from coalloc.partial_file import discard, held_in
     from coalloc.planner.documents.scenario import Scenario
     from coalloc.resolve.file_list import read as read_list
@@ -161,10 +163,8 @@ MODULES = {
         "Admission",
         "Leads",
     ),
-    "coalloc.model": (
-        "Results",
-        "Strategy",
-    ),
+    "coalloc.model.plans": ("Strategy",),
+    "coalloc.model.reports": ("Results",),
     "coalloc.partial_file": (
         "discard",
         "held_in",
@@ -210,7 +210,7 @@ async def collect(
     :raises CoallocError: when a file could not be collected
     """
     from coalloc.collect.composition import collect
-    from coalloc.model import Results
+    from coalloc.model.reports import Results
 
     return await collect(wanted, watch, network, results or Results())
 

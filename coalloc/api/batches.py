@@ -16,7 +16,9 @@ from coalloc.engine.http.dav_urls import web_url
 from coalloc.errors import CoallocError, FilesFailed, NothingToFetchFrom, SourceError, UsageError
 from coalloc.history.fetched import FetchedFiles, FetchedGroup
 from coalloc.history.grouped import GroupedHistory
-from coalloc.model import Origin, Replica, ReplicaSet, Results, Snapshot, TransferReport
+from coalloc.model.progress import Snapshot
+from coalloc.model.replicas import Origin, Replica, ReplicaSet
+from coalloc.model.reports import Results, TransferReport
 from coalloc.partial_file import HeldHere
 from coalloc.resolve import ends_as_metalink, file_list, refuse_collisions
 from coalloc.resolve.catalogue_names import is_catalogued

@@ -12,7 +12,9 @@ from coalloc.download.preview import preview
 from coalloc.download.request import Request, dialers, named_files, several_files
 from coalloc.download.server_to_server import storage
 from coalloc.errors import UsageError
-from coalloc.model import Estimate, FoundReplicas, Plan, ReplicaSet, Stat, Strategy
+from coalloc.model.forecasts import Estimate, FoundReplicas
+from coalloc.model.plans import Plan, Strategy
+from coalloc.model.replicas import ReplicaSet, Stat
 from coalloc.resolve.inventory import Registered, register_below
 from coalloc.schedule.policies import make
 

@@ -21,7 +21,11 @@ from coalloc.engine.limits.server_slots import Slots
 from coalloc.errors import CoallocError
 from coalloc.history.finishes import FinishHistory
 from coalloc.history.transfers import TransferHistory
-from coalloc.model import Confirm, Estimate, FoundReplicas, ReplicaSet, Results, Snapshot, TransferReport
+from coalloc.model.checksums import Confirm
+from coalloc.model.forecasts import Estimate, FoundReplicas
+from coalloc.model.progress import Snapshot
+from coalloc.model.replicas import ReplicaSet
+from coalloc.model.reports import Results, TransferReport
 from coalloc.partial_file import HeldHere
 from coalloc.resolve import bounds, refuse_collisions, target
 from coalloc.safe_text import without_query

@@ -18,7 +18,9 @@ from coalloc.engine.limits.server_slots import Slots
 from coalloc.errors import CoallocError, UsageError
 from coalloc.history.finishes import FinishHistory
 from coalloc.history.transfers import TransferHistory
-from coalloc.model import ReadingRate, Results, Snapshot, TransferReport
+from coalloc.model.progress import Snapshot
+from coalloc.model.promises import ReadingRate
+from coalloc.model.reports import Results, TransferReport
 
 __all__ = ["stream"]
 

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 from coalloc.broker_connection import LARGEST, NONSENSE, BrokerConnection, BrokerRefuses
 from coalloc.config import BrokerAccess
 from coalloc.errors import NothingToFetchFrom
-from coalloc.model import Estimate, FoundReplicas, Origin, Replica, ReplicaSet
+from coalloc.model.forecasts import Estimate, FoundReplicas
+from coalloc.model.replicas import Origin, Replica, ReplicaSet
 from coalloc.safe_text import without_query
 from coalloc.util.checksums import checksum, normalise
 from coalloc.util.documents import document, number, whole

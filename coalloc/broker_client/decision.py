@@ -9,7 +9,7 @@ from math import ceil
 from typing import Any
 
 from coalloc.history.values import source_key
-from coalloc.model import PartialCopy, SourceReport, TransferReport
+from coalloc.model.reports import PartialCopy, SourceReport, TransferReport
 from coalloc.safe_text import one_line, without_query
 
 __all__ = ["LARGE", "LONGEST", "LONGEST_NAME", "MOST", "MOST_SOURCES", "Document", "decision", "worth_reporting"]

@@ -22,7 +22,7 @@ from coalloc.history.database import default_path
 from coalloc.history.links import EVERYBODY, MeasuredLink
 from coalloc.history.route_values import MeasuredRoute
 from coalloc.history.values import PastTransfer, source_key
-from coalloc.model import TransferReport
+from coalloc.model.reports import TransferReport
 from coalloc.safe_text import one_line
 
 __all__ = ["decisions", "send_results"]

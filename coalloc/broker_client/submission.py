@@ -14,7 +14,8 @@ from typing import Any, Literal, NamedTuple, get_args
 from coalloc.broker_client import Broker, BrokerSilent, BrokerTasks, CollectionEntry, PlannedFile, SubmittedTask
 from coalloc.config import some_access
 from coalloc.errors import TransferFailed, UsageError
-from coalloc.model import DATASET, TaskStatus, TaskView
+from coalloc.model.replicas import DATASET
+from coalloc.model.tasks import TaskStatus, TaskView
 
 __all__ = ["Sync", "TaskFailed", "TaskRequest", "cancel", "dry_run", "submit", "tasks", "watch"]
 

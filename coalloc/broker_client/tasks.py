@@ -9,7 +9,7 @@ from urllib.parse import quote
 from coalloc.broker_connection import NONSENSE, BrokerConnection, BrokerSilent
 from coalloc.config import BrokerAccess
 from coalloc.errors import UsageError
-from coalloc.model import TaskStatus, TaskView
+from coalloc.model.tasks import TaskStatus, TaskView
 from coalloc.util.documents import document, number, whole
 
 __all__ = ["BrokerTasks", "CollectionEntry", "PlannedFile", "SubmittedTask"]

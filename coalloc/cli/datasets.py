@@ -11,7 +11,7 @@ from coalloc.safe_text import redact
 from coalloc.util.streams import say, say_json
 
 if TYPE_CHECKING:
-    from coalloc.model import FoundReplicas
+    from coalloc.model.forecasts import FoundReplicas
 
 __all__ = ["datasets", "register", "search"]
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from coalloc.display.bars import Bars
     from coalloc.display.text import Lines
     from coalloc.download.request import Request
-    from coalloc.model import TransferReport
+    from coalloc.model.reports import TransferReport
 
 __all__ = ["get", "print_reports", "printer"]
 

@@ -15,7 +15,7 @@ from coalloc.util import streams, trace
 
 if TYPE_CHECKING:
     from coalloc.api import Request
-    from coalloc.model import Deadline
+    from coalloc.model.promises import Deadline
 
 __all__ = [
     "as_json",
@@ -281,7 +281,7 @@ def _deadline(by: str | None, sure: float | None, strategy: str, staging: tuple[
         )
     if staging is not None:
         raise UsageError("--by makes no sense with --staging, which uses all relays", "leave one of them out")
-    from coalloc.model import Deadline
+    from coalloc.model.promises import Deadline
 
     return Deadline(moment(by)) if sure is None else Deadline(moment(by), sure / 100)
 

@@ -13,7 +13,8 @@ from coalloc.errors import CoallocError, UsageError
 from coalloc.util.streams import say_json
 
 if TYPE_CHECKING:
-    from coalloc.model import Plan, PlannedRoute, PlannedShare
+    from coalloc.model.plans import Plan, PlannedShare
+    from coalloc.model.routes import PlannedRoute
 
 __all__ = ["plan"]
 
@@ -166,7 +167,7 @@ def _row(name: str, share: "PlannedShare") -> tuple[str, ...]:
 
 def _routes(routes: "Sequence[PlannedRoute]") -> str:
     """Return a sentence about the routes to a server, and why the first one begins."""
-    from coalloc.model import DIRECTLY
+    from coalloc.model.routes import DIRECTLY
     from coalloc.util import human
 
     ways = ["directly" if each.route == DIRECTLY else f"over {each.route}" for each in routes]

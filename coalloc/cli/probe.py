@@ -137,7 +137,7 @@ def _probe_routes(
 
 def _print_route(probe: "RouteProbe") -> None:
     """Print one line of progress."""
-    from coalloc.model import DIRECTLY
+    from coalloc.model.routes import DIRECTLY
     from coalloc.util import human
 
     way = "directly" if probe.route == DIRECTLY else f"over {probe.route}"
@@ -159,7 +159,7 @@ def _route_document(probe: "RouteProbe") -> dict[str, Any]:
 def _print_routes(probes: "list[RouteProbe]") -> None:
     """Print a table with a row per server and route."""
     from coalloc.display.table import ReportPrinter, table
-    from coalloc.model import DIRECTLY
+    from coalloc.model.routes import DIRECTLY
     from coalloc.util import human
 
     rows = [

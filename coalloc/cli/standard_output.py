@@ -14,7 +14,9 @@ from coalloc.errors import SinkError, UsageError
 
 if TYPE_CHECKING:
     from coalloc.api import Request, Results
-    from coalloc.model import ReadingRate, Snapshot, TransferReport
+    from coalloc.model.progress import Snapshot
+    from coalloc.model.promises import ReadingRate
+    from coalloc.model.reports import TransferReport
 
 __all__ = ["check", "write_file"]
 

@@ -12,7 +12,7 @@ from coalloc.cli.progress import showing
 from coalloc.errors import RateMissed
 
 if TYPE_CHECKING:
-    from coalloc.model import TransferReport
+    from coalloc.model.reports import TransferReport
 
 __all__ = ["stream"]
 
@@ -58,7 +58,7 @@ def stream(rate: int, sure: float, quiet: bool, **given: Any) -> None:
     """
     from coalloc import api
     from coalloc.cli import standard_output
-    from coalloc.model import ReadingRate
+    from coalloc.model.promises import ReadingRate
 
     standard_output.check(as_json=False)
     request = options.request(**given)

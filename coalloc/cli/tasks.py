@@ -13,7 +13,7 @@ from coalloc.errors import CoallocError
 from coalloc.util.streams import say, say_json
 
 if TYPE_CHECKING:
-    from coalloc.model import TaskView
+    from coalloc.model.tasks import TaskView
 
 __all__ = ["tasks"]
 

@@ -33,7 +33,9 @@ from coalloc.errors import CoallocError, UsageError
 from coalloc.history.links import MeasuredLink, Pairs
 from coalloc.history.transfers import TransferHistory
 from coalloc.history.values import PastTransfer
-from coalloc.model import FoundReplicas, ReplicaSet, Results
+from coalloc.model.forecasts import FoundReplicas
+from coalloc.model.replicas import ReplicaSet
+from coalloc.model.reports import Results
 from coalloc.planner.documents.scenario import Scenario
 from coalloc.planner.network import Demand, File, Network, joined
 from coalloc.probing.survey import filled

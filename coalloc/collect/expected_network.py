@@ -11,7 +11,7 @@ from math import ceil
 from coalloc.collect.values import HERE
 from coalloc.errors import UsageError
 from coalloc.history.values import source_key
-from coalloc.model import Estimate
+from coalloc.model.forecasts import Estimate
 from coalloc.planner.documents.scenario import Scenario
 from coalloc.planner.network import Demand, Host, Isp, Link, LinkKey, Network
 

@@ -3,7 +3,9 @@
 from collections.abc import Container
 
 from coalloc.collect.values import HERE, CollectReport, CollectView, PairReport
-from coalloc.model import Basis, Checksum, Phase, Snapshot, SourceReport, SourceView, TransferReport
+from coalloc.model.checksums import Basis, Checksum
+from coalloc.model.progress import Phase, Snapshot, SourceView
+from coalloc.model.reports import SourceReport, TransferReport
 
 __all__ = ["report", "snapshot"]
 

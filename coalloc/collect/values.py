@@ -7,7 +7,7 @@ scheme, host and port, this machine as `HERE`.
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
-from coalloc.model import Checksum
+from coalloc.model.checksums import Checksum
 
 __all__ = [
     "HERE",

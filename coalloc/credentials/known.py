@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
 from coalloc.credentials.origins import WebOrigin
-from coalloc.model import Origin
+from coalloc.model.replicas import Origin
 
 if TYPE_CHECKING:
     from http.cookiejar import CookieJar

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from coalloc.credentials.basic import login_of, password_in
 from coalloc.credentials.known import Credentials, is_protected
 from coalloc.credentials.origins import WebOrigin
-from coalloc.model import DIRECTLY
+from coalloc.model.routes import DIRECTLY
 
 if TYPE_CHECKING:
     from http.cookiejar import CookieJar

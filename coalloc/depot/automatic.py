@@ -15,7 +15,7 @@ from coalloc.depot.dialer import AGAIN, CHECK, RelayedDialer, refused_by_server
 from coalloc.depot.protocol.addresses import HostPort
 from coalloc.depot.route import CHOSEN, DepotRoute
 from coalloc.errors import CoallocError, Unreachable
-from coalloc.model import DIRECTLY
+from coalloc.model.routes import DIRECTLY
 from coalloc.util.addresses import AddressPolicy
 from coalloc.util.concurrency import first_success, succeeded
 from coalloc.util.dialer import DirectDialer, RelayedSocket, checked, send_first

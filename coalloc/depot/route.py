@@ -12,7 +12,7 @@ from coalloc.depot.protocol.session_header import (
     SessionRequest,
     credentials,
 )
-from coalloc.model import DIRECTLY
+from coalloc.model.routes import DIRECTLY
 
 __all__ = ["CHOSEN", "DIRECT", "DepotRoute", "DepotTicket", "depot_of", "tickets_of"]
 

@@ -14,7 +14,7 @@ from rich.text import Text
 from coalloc.display import V, View
 from coalloc.display.promises import outlook
 from coalloc.display.terminal import console
-from coalloc.model import Snapshot, SourceState, SourceView
+from coalloc.model.progress import Snapshot, SourceState, SourceView
 from coalloc.util import human
 
 __all__ = ["Bars", "Display", "draw", "headline", "total"]

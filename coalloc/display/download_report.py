@@ -5,7 +5,8 @@ from typing import TextIO
 
 from coalloc.display.promises import result
 from coalloc.display.table import ReportPrinter, TextTable, table
-from coalloc.model import Basis, SourceReport, TransferReport
+from coalloc.model.checksums import Basis
+from coalloc.model.reports import SourceReport, TransferReport
 from coalloc.util import human
 
 __all__ = ["print_reports"]

@@ -9,16 +9,10 @@ from typing import Any
 from coalloc.collect.values import Collected, CollectReport, PairReport
 from coalloc.download.many import FileResult
 from coalloc.errors import CoallocError
-from coalloc.model import (
-    Checksum,
-    DeadlineReport,
-    DeadlineView,
-    Plan,
-    PlannedShare,
-    Results,
-    SourceReport,
-    TransferReport,
-)
+from coalloc.model.checksums import Checksum
+from coalloc.model.plans import Plan, PlannedShare
+from coalloc.model.promises import DeadlineReport, DeadlineView
+from coalloc.model.reports import Results, SourceReport, TransferReport
 from coalloc.safe_text import redact
 
 __all__ = ["Document", "collection", "error_document", "file_result", "plans", "transfers", "unfinished"]

@@ -6,7 +6,7 @@ from typing import TextIO
 from coalloc.display.table import ReportPrinter
 from coalloc.display.text import TextLog
 from coalloc.download.many import FileResult, ManyView
-from coalloc.model import Basis
+from coalloc.model.checksums import Basis
 from coalloc.util import human
 
 __all__ = ["ManyLines", "ManyTotals", "files", "print_totals"]

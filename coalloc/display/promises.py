@@ -1,6 +1,6 @@
 """Deadlines and promised rates in words, for terminals and logs."""
 
-from coalloc.model import DeadlineReport, DeadlineView, RateReport, RateView
+from coalloc.model.promises import DeadlineReport, DeadlineView, RateReport, RateView
 from coalloc.util import human
 
 __all__ = ["outlook", "result", "warning"]

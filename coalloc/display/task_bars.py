@@ -7,7 +7,7 @@ from rich.text import Text
 
 from coalloc.display.bars import Display, headline, total
 from coalloc.display.task_text import files, waits
-from coalloc.model import TaskView
+from coalloc.model.tasks import TaskView
 
 __all__ = ["TaskBars", "draw"]
 

@@ -3,7 +3,7 @@
 from typing import TextIO
 
 from coalloc.display.text import TextLog
-from coalloc.model import TaskView
+from coalloc.model.tasks import TaskView
 from coalloc.util import human
 
 __all__ = ["TaskLines", "files", "line", "summary", "waits"]

@@ -5,7 +5,7 @@ from typing import Generic, TextIO
 
 from coalloc.display import V, View
 from coalloc.display.promises import outlook, warning
-from coalloc.model import Snapshot
+from coalloc.model.progress import Snapshot
 from coalloc.util import human
 
 __all__ = ["Lines", "TextLog"]

@@ -20,7 +20,8 @@ from coalloc.errors import (
     TransferFailed,
     VerificationError,
 )
-from coalloc.model import Checksum, NamedBy, ReplicaSet, Stat
+from coalloc.model.checksums import Checksum
+from coalloc.model.replicas import NamedBy, ReplicaSet, Stat
 from coalloc.safe_text import redact
 
 __all__ = ["Agreement", "unusable"]

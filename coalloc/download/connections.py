@@ -10,7 +10,7 @@ from typing import Any
 
 from coalloc.engine.base import Source
 from coalloc.errors import NoFreeConnection, ReplicaChanged, ServerBusy, SourceError, Stalled
-from coalloc.model import Stat
+from coalloc.model.replicas import Stat
 from coalloc.safe_text import redact
 from coalloc.schedule.pauses import TRIES, pause_seconds
 

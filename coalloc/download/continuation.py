@@ -8,7 +8,7 @@ left out.
 from collections.abc import Mapping, Sequence
 
 from coalloc.errors import ReplicaChanged
-from coalloc.model import Stat
+from coalloc.model.replicas import Stat
 from coalloc.partial_file.format import JournalOrigin
 from coalloc.safe_text import redact
 

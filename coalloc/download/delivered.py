@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from zlib_ng import zlib_ng
 
-from coalloc.model import Extent
+from coalloc.model.checksums import Extent
 from coalloc.partial_file.pieces import Pieces
 from coalloc.util.intervals import Intervals
 

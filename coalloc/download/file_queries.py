@@ -18,7 +18,11 @@ from coalloc.engine.limits.within_process import PROCESSES
 from coalloc.errors import NoFreeConnection, SourceError, UsageError
 from coalloc.history.finishes import FinishHistory
 from coalloc.history.transfers import TransferHistory
-from coalloc.model import DIRECTLY, Deadline, DeadlineView, FoundReplicas, Plan, PlannedRoute, ReplicaSet, Stat
+from coalloc.model.forecasts import FoundReplicas
+from coalloc.model.plans import Plan
+from coalloc.model.promises import Deadline, DeadlineView
+from coalloc.model.replicas import ReplicaSet, Stat
+from coalloc.model.routes import DIRECTLY, PlannedRoute
 from coalloc.resolve.federated import with_caches
 from coalloc.resolve.replica_urls import is_federated, replica_set
 from coalloc.safe_text import redact

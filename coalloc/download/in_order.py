@@ -25,20 +25,13 @@ from coalloc.errors import (
     UsageError,
     VerificationError,
 )
-from coalloc.model import (
-    SUSPECTED,
-    Basis,
-    Checksum,
-    Deadline,
-    Estimate,
-    PieceHashes,
-    ReadingRate,
-    ReplicaSet,
-    Snapshot,
-    Stat,
-    Strategy,
-    TransferReport,
-)
+from coalloc.model.checksums import SUSPECTED, Basis, Checksum, PieceHashes
+from coalloc.model.forecasts import Estimate
+from coalloc.model.plans import Strategy
+from coalloc.model.progress import Snapshot
+from coalloc.model.promises import Deadline, ReadingRate
+from coalloc.model.replicas import ReplicaSet, Stat
+from coalloc.model.reports import TransferReport
 from coalloc.schedule.events import Event, Opened, Rejected
 from coalloc.schedule.pauses import TRIES
 from coalloc.schedule.policies.in_order import InOrder

@@ -10,7 +10,7 @@ from coalloc.download.connections import SourceConnections
 from coalloc.download.continuation import Continuation
 from coalloc.download.samples import differing_guests
 from coalloc.errors import ReplicaChanged, TransferFailed, VerificationError
-from coalloc.model import Basis, Extent
+from coalloc.model.checksums import Basis, Extent
 from coalloc.partial_file import Journal, PartialFile
 from coalloc.safe_text import redact
 from coalloc.schedule.events import Rejected

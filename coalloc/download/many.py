@@ -8,7 +8,9 @@ from typing import Literal, NamedTuple
 
 from coalloc.download.connections import stop
 from coalloc.errors import CoallocError, DiskFull
-from coalloc.model import ReplicaSet, Results, Snapshot, TransferReport
+from coalloc.model.progress import Snapshot
+from coalloc.model.replicas import ReplicaSet
+from coalloc.model.reports import Results, TransferReport
 from coalloc.util.concurrency import gather
 
 __all__ = ["AT_ONCE", "FetchFile", "FileResult", "ManyFiles", "ManyView"]

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from coalloc.download.paced_reading import PacedReading
 from coalloc.download.read_ahead import ReadAhead
-from coalloc.model import PieceHashes
+from coalloc.model.checksums import PieceHashes
 from coalloc.util.checksums import Hasher, hasher
 from coalloc.util.disk import in_thread
 

@@ -23,7 +23,8 @@ from coalloc.guarantees.deadline import (
 )
 from coalloc.guarantees.finish import FinishErrors, FinishForecast
 from coalloc.guarantees.windows import RateWindows
-from coalloc.model import Deadline, DeadlineReport, DeadlineView, Estimate
+from coalloc.model.forecasts import Estimate
+from coalloc.model.promises import Deadline, DeadlineReport, DeadlineView
 from coalloc.schedule.state import ScheduledSource, State
 from coalloc.util import human
 

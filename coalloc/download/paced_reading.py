@@ -7,7 +7,7 @@ from collections.abc import Callable
 from coalloc.download.read_ahead import ReadAhead
 from coalloc.download.reading_outlook import TICK, ReadingOutlook
 from coalloc.guarantees.reading_pace import ReadingPace
-from coalloc.model import RateReport, RateView, ReadingRate
+from coalloc.model.promises import RateReport, RateView, ReadingRate
 from coalloc.schedule.state import State
 
 __all__ = ["PacedReading"]

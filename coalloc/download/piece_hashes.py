@@ -1,6 +1,6 @@
 """The comparison of bytes with the hashes of a Metalink's pieces. Pure."""
 
-from coalloc.model import PieceHashes
+from coalloc.model.checksums import PieceHashes
 from coalloc.util.checksums import hasher
 
 __all__ = ["contradicts"]

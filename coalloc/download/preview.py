@@ -5,7 +5,10 @@ from math import exp, log
 from random import Random
 
 from coalloc.errors import SourceError
-from coalloc.model import Checksum, Estimate, Plan, PlannedShare, ReplicaSet, Stat
+from coalloc.model.checksums import Checksum
+from coalloc.model.forecasts import Estimate
+from coalloc.model.plans import Plan, PlannedShare
+from coalloc.model.replicas import ReplicaSet, Stat
 from coalloc.schedule.policies import Policy
 from coalloc.schedule.shares import fill_shares, proportional_shares
 from coalloc.schedule.state import State

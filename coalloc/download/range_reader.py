@@ -21,7 +21,9 @@ from coalloc.download.reader_pool import ReaderPool
 from coalloc.download.replica_sessions import ReplicaSessions
 from coalloc.engine.base import Source
 from coalloc.errors import SourceError, TooMuch, UsageError
-from coalloc.model import Checksum, Estimate, ReplicaSet
+from coalloc.model.checksums import Checksum
+from coalloc.model.forecasts import Estimate
+from coalloc.model.replicas import ReplicaSet
 from coalloc.safe_text import redact
 from coalloc.util.concurrency import gather
 

@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from math import sqrt
 from typing import NamedTuple
 
-from coalloc.model import Estimate
+from coalloc.model.forecasts import Estimate
 
 __all__ = ["HedgeBudget", "ReadForecast", "ReadForecasts"]
 

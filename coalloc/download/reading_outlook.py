@@ -17,7 +17,7 @@ from coalloc.guarantees.first_seconds import ReadingErrors, forecast_from_mean, 
 from coalloc.guarantees.groups import PathGroup, joint_rates
 from coalloc.guarantees.samples import LENGTH, PathSamples
 from coalloc.guarantees.streams import Stream
-from coalloc.model import RateReport, RateView, ReadingRate
+from coalloc.model.promises import RateReport, RateView, ReadingRate
 from coalloc.schedule.state import ScheduledSource, State
 from coalloc.util import human
 

@@ -8,7 +8,8 @@ from coalloc.engine.base import Source
 from coalloc.engine.sessions.replica_session import server_of
 from coalloc.engine.span import Span
 from coalloc.errors import ConnectionLost, NoFreeConnection, ReplicaChanged, SourceError, Stalled, Unsupported
-from coalloc.model import Estimate, Stat
+from coalloc.model.forecasts import Estimate
+from coalloc.model.replicas import Stat
 from coalloc.safe_text import redact
 
 __all__ = ["MOST", "SILENCE", "ReplicaRead", "ReplicaSessions"]

@@ -6,7 +6,8 @@ from urllib.parse import urlsplit
 from coalloc.errors import NoFreeConnection, ServerBusy, SourceError
 from coalloc.history.route_values import MeasuredRoute
 from coalloc.history.values import PastTransfer
-from coalloc.model import Outcome, PartialCopy, SourceReport, SourceState, SourceView, TransferReport
+from coalloc.model.progress import SourceState, SourceView
+from coalloc.model.reports import Outcome, PartialCopy, SourceReport, TransferReport
 from coalloc.schedule.state import RunningCopy, ScheduledSource, State
 
 __all__ = [

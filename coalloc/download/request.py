@@ -16,7 +16,11 @@ from coalloc.engine.first_answers import FirstAnswers
 from coalloc.engine.span import Span
 from coalloc.errors import UsageError
 from coalloc.history.transfers import TransferHistory
-from coalloc.model import Checksum, Deadline, Estimate, FoundReplicas, Replica, ReplicaSet, Strategy
+from coalloc.model.checksums import Checksum
+from coalloc.model.forecasts import Estimate, FoundReplicas
+from coalloc.model.plans import Strategy
+from coalloc.model.promises import Deadline
+from coalloc.model.replicas import Replica, ReplicaSet
 from coalloc.resolve import resolve
 from coalloc.resolve.federated import with_caches
 from coalloc.safe_text import redact

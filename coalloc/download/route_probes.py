@@ -24,7 +24,7 @@ from coalloc.engine.span import Span
 from coalloc.errors import CoallocError, SourceError, Unreachable, UsageError
 from coalloc.history.route_values import MeasuredRoute
 from coalloc.history.routes import RouteHistory
-from coalloc.model import RouteUse
+from coalloc.model.routes import RouteUse
 from coalloc.safe_text import redact
 from coalloc.util.dialer import Dialer
 

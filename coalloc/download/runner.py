@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine, Set
 from coalloc.download.connections import SourceConnections, stop
 from coalloc.engine.span import Deliver, Span, pieces
 from coalloc.errors import NoFreeConnection, SourceError, TransferFailed, TransferRefused
-from coalloc.model import Stat
+from coalloc.model.replicas import Stat
 from coalloc.schedule import Scheduler
 from coalloc.schedule.actions import Abandon, Action, Close, Connect, Done, Fetch, GiveUp, Shorten, Wake, Widen
 from coalloc.schedule.events import Event, Failed, Finished, Held, Ready, Received, SourceLimit, Tick, Waiting

@@ -12,7 +12,7 @@ from coalloc.download.connections import SourceConnections
 from coalloc.engine.base import Source
 from coalloc.engine.span import Span
 from coalloc.errors import SourceError
-from coalloc.model import Extent
+from coalloc.model.checksums import Extent
 from coalloc.partial_file import PartialFile
 from coalloc.util.checksums import hasher
 from coalloc.util.disk import in_thread

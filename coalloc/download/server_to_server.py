@@ -14,7 +14,11 @@ from coalloc.engine.gridftp.address import parse
 from coalloc.engine.gridftp.remote import RemoteSource, Sink
 from coalloc.engine.gridftp.storage import Storage, open_storage
 from coalloc.engine.gridftp.thirdparty import ThirdParty, open_third_party
-from coalloc.model import Confirm, Estimate, Replica, ReplicaSet, Results, Snapshot, TransferReport
+from coalloc.model.checksums import Confirm
+from coalloc.model.forecasts import Estimate
+from coalloc.model.progress import Snapshot
+from coalloc.model.replicas import Replica, ReplicaSet
+from coalloc.model.reports import Results, TransferReport
 from coalloc.schedule.policies import make
 from coalloc.util.addresses import AddressPolicy
 from coalloc.util.checksums import parse as parse_checksum

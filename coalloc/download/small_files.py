@@ -17,14 +17,19 @@ from urllib.parse import urlsplit
 from coalloc.download.to_disk import DownloadSettings
 from coalloc.engine.base import EngineOptions
 from coalloc.engine.http.answers import PARTIAL, content_range, validator
+from coalloc.engine.http.clients import KeptClient
 from coalloc.engine.http.dav_urls import is_webdav, web_url
 from coalloc.engine.http.digests import WANTED_DIGESTS, stated_digests
-from coalloc.engine.http.exchange import Answer, HTTPExchange, KeptClient
+from coalloc.engine.http.exchange import HTTPExchange
 from coalloc.engine.http.plain import PlainAnswer, PlainConnection
+from coalloc.engine.http.responses import Answer
 from coalloc.engine.limits.server_slots import Lease, Slots
 from coalloc.engine.sessions.replica_session import server_of
 from coalloc.errors import SourceError, TargetExists
-from coalloc.model import DIRECTLY, Basis, Checksum, PartialCopy, ReplicaSet, SourceReport, Stat, TransferReport
+from coalloc.model.checksums import Basis, Checksum
+from coalloc.model.replicas import ReplicaSet, Stat
+from coalloc.model.reports import PartialCopy, SourceReport, TransferReport
+from coalloc.model.routes import DIRECTLY
 from coalloc.partial_file import PartialFile
 from coalloc.safe_text import redact
 from coalloc.util.addresses import AddressPolicy
@@ -174,7 +179,7 @@ class SmallFiles:
                 if got and (begun := exchange.detach(answer)):
                     connection = begun.connection
             if got and not isinstance(answer, PlainAnswer):
-                connection = exchange.detach_client(answer) if _by_httpx(url) else None
+                connection = exchange.clients.detach(answer) if _by_httpx(url) else None
             if got and known:
                 from coalloc.engine.http.webdav import completed
 
@@ -231,7 +236,7 @@ def _by_httpx(url: str) -> bool:
 def _continue(exchange: HTTPExchange, connection: PlainConnection | KeptClient | None) -> None:
     """Send the next requests of an exchange on an idle connection, if there is one and it can be used."""
     if isinstance(connection, KeptClient):
-        exchange.continue_with(connection)
+        exchange.clients.continue_with(connection)
     else:
         exchange.continue_on(connection)
 

@@ -18,18 +18,12 @@ from coalloc.download.judge import Judge, JudgedFile
 from coalloc.download.transfer import PastErrors, Transfer
 from coalloc.engine.base import Source
 from coalloc.errors import CoallocError, ReplicaChanged, TargetExists
-from coalloc.model import (
-    Basis,
-    Checksum,
-    Confirm,
-    Deadline,
-    Estimate,
-    ReplicaSet,
-    Snapshot,
-    SourceReport,
-    Stat,
-    TransferReport,
-)
+from coalloc.model.checksums import Basis, Checksum, Confirm
+from coalloc.model.forecasts import Estimate
+from coalloc.model.progress import Snapshot
+from coalloc.model.promises import Deadline
+from coalloc.model.replicas import ReplicaSet, Stat
+from coalloc.model.reports import SourceReport, TransferReport
 from coalloc.partial_file import Header, Journal, PartialFile, Recollection, describe, matching_bytes, recall, resembles
 from coalloc.safe_text import redact
 from coalloc.schedule.events import Event

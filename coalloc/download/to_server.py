@@ -12,7 +12,11 @@ from coalloc.download.transfer import Transfer
 from coalloc.engine.gridftp.remote import RemoteSource
 from coalloc.engine.gridftp.storage import Storage
 from coalloc.errors import CoallocError, NoSpace, ReplicaChanged, SourceError, VerificationError
-from coalloc.model import Confirm, Estimate, Extent, ReplicaSet, Snapshot, TransferReport
+from coalloc.model.checksums import Confirm, Extent
+from coalloc.model.forecasts import Estimate
+from coalloc.model.progress import Snapshot
+from coalloc.model.replicas import ReplicaSet
+from coalloc.model.reports import TransferReport
 from coalloc.schedule import Scheduler
 from coalloc.schedule.events import Event, Rejected
 from coalloc.schedule.policies import Policy

@@ -19,7 +19,11 @@ from coalloc.engine.base import Source
 from coalloc.engine.limits.within_process import CONNECTING
 from coalloc.errors import CoallocError, TransferFailed
 from coalloc.guarantees import LOOK
-from coalloc.model import Deadline, Estimate, Phase, ReplicaSet, Snapshot, SourceReport, Stat, TransferReport
+from coalloc.model.forecasts import Estimate
+from coalloc.model.progress import Phase, Snapshot
+from coalloc.model.promises import Deadline
+from coalloc.model.replicas import ReplicaSet, Stat
+from coalloc.model.reports import SourceReport, TransferReport
 from coalloc.safe_text import redact
 from coalloc.schedule import Scheduler
 from coalloc.schedule.events import Event, Started

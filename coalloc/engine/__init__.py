@@ -9,7 +9,8 @@ from urllib.parse import urlsplit
 from coalloc.engine.base import Admission, EngineOptions, Source
 from coalloc.engine.sessions.parallel import Parallel
 from coalloc.errors import NothingToFetchFrom, UsageError
-from coalloc.model import DIRECTLY, ReplicaSet
+from coalloc.model.replicas import ReplicaSet
+from coalloc.model.routes import DIRECTLY
 from coalloc.safe_text import redact
 from coalloc.util.dialer import Dialer
 

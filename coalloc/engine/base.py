@@ -15,7 +15,8 @@ from coalloc.engine.first_answers import FirstAnswers
 from coalloc.engine.limits.admission import Admission
 from coalloc.engine.limits.server_slots import Slots
 from coalloc.engine.span import Deliver, Span
-from coalloc.model import Federation, Origin, PathState, RouteUse, Stat
+from coalloc.model.replicas import Federation, Origin, Stat
+from coalloc.model.routes import PathState, RouteUse
 from coalloc.util.addresses import policy_of
 from coalloc.util.dialer import Dialer, ordered
 

@@ -29,7 +29,7 @@ from coalloc.errors import (
     Unsupported,
     UsageError,
 )
-from coalloc.model import Stat
+from coalloc.model.replicas import Stat
 from coalloc.safe_text import hide, redact, unsafe_reason
 from coalloc.util import trace
 from coalloc.util.counts import count

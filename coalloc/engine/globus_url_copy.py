@@ -43,7 +43,7 @@ from coalloc.errors import (
     Unsupported,
     UsageError,
 )
-from coalloc.model import Stat
+from coalloc.model.replicas import Stat
 from coalloc.safe_text import hide, redact, redacted_text, unsafe_reason
 from coalloc.util import trace
 from coalloc.util.addresses import USUAL_PORTS

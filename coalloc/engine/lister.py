@@ -7,7 +7,7 @@ it; names are checked there, and limits are kept.
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Sequence
 
-from coalloc.model import Entry
+from coalloc.model.listings import Entry
 
 __all__ = ["Lister"]
 

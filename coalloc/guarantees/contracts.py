@@ -123,7 +123,7 @@ class RateForecast(NamedTuple):
         return 1 - errors.chance(self.error(rate)) if self.rate else 0.0
 
     def error(self, actual: float) -> float:
-        """Return the error of this forecast, for the rate that the contract could have had; 0 if it forecast none."""
+        """Return the error of this forecast if `actual` was the rate to be had; 0 if it forecast no rate."""
         if not self.rate:
             return 0.0
         return log(max(SMALLEST, actual / self.rate)) / self.spread

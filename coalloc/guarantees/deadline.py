@@ -9,7 +9,7 @@ from math import exp, hypot, inf, log
 from typing import Literal, NamedTuple
 
 from coalloc.guarantees.finish import FinishErrors, FinishForecast
-from coalloc.model import Estimate
+from coalloc.model.forecasts import Estimate
 
 __all__ = [
     "AT_RISK",

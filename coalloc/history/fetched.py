@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from coalloc.history.database import RecordsFile, transaction
 from coalloc.history.groups import WaitingRows
-from coalloc.model import Stat
+from coalloc.model.replicas import Stat
 from coalloc.safe_text import without_login
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from pathlib import Path
 from coalloc.history.groups import WaitingRows
 from coalloc.history.transfers import TransferHistory
 from coalloc.history.values import PastTransfer, source_key
-from coalloc.model import Estimate
+from coalloc.model.forecasts import Estimate
 
 __all__ = ["GroupedHistory"]
 

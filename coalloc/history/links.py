@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from coalloc.history.database import RecordsFile, transaction
-from coalloc.model import Outcome
+from coalloc.model.reports import Outcome
 from predictors.experience import SMALLEST
 from predictors.observation import Forecast, Observation, Query
 

@@ -7,7 +7,7 @@ losses count most in it, as in them routes over depots differ.
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from coalloc.model import RouteUse
+from coalloc.model.routes import RouteUse
 
 __all__ = ["LEAST", "LONG_SECONDS", "RECENT", "SMALL_FILE", "VALID_SECONDS", "MeasuredRoute", "expected_times"]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from coalloc.history.database import RecordsFile, transaction
 from coalloc.history.route_values import LEAST, LONG_SECONDS, RECENT, VALID_SECONDS, MeasuredRoute
-from coalloc.model import RouteUse
+from coalloc.model.routes import RouteUse
 
 if TYPE_CHECKING:
     import sqlite3

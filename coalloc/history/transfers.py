@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from coalloc.history.database import RecordsFile, Row, transaction
 from coalloc.history.values import PastTransfer, SourceSummary, source_key
-from coalloc.model import Estimate
+from coalloc.model.forecasts import Estimate
 from coalloc.safe_text import redact
 from predictors.experience import NOTHING, SMALLEST
 from predictors.observation import Forecast, Observation, Query

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from coalloc.model import Outcome
+from coalloc.model.reports import Outcome
 from coalloc.util.addresses import USUAL_PORTS
 
 __all__ = ["PastTransfer", "SourceSummary", "source_key"]

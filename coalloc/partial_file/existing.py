@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from coalloc.model import Checksum
+from coalloc.model.checksums import Checksum
 from coalloc.partial_file.folder import refuse_outside
 from coalloc.partial_file.owned_directory import DIRECTORY
 from coalloc.partial_file.sparse_file import BLOCK

@@ -38,7 +38,7 @@ from typing import NamedTuple
 
 from zlib_ng import zlib_ng
 
-from coalloc.model import Checksum, Extent
+from coalloc.model.checksums import Checksum, Extent
 from coalloc.util.intervals import Intervals
 
 __all__ = [

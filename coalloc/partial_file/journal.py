@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from coalloc.errors import SinkError
-from coalloc.model import Checksum, Extent, Stat
+from coalloc.model.checksums import Checksum, Extent
+from coalloc.model.replicas import Stat
 from coalloc.partial_file.format import (
     Contents,
     Header,

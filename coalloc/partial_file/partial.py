@@ -11,7 +11,7 @@ from typing import Self
 
 from zlib_ng import zlib_ng
 
-from coalloc.model import Extent
+from coalloc.model.checksums import Extent
 from coalloc.partial_file.folder import DATA, JOURNAL, PartialFolder
 from coalloc.partial_file.follower import DigestFollower
 from coalloc.partial_file.owned_directory import OwnDirectory

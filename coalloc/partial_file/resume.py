@@ -6,7 +6,7 @@ replica has the same URL.
 
 from collections.abc import Collection, Sequence
 
-from coalloc.model import Extent
+from coalloc.model.checksums import Extent
 from coalloc.partial_file.format import Header
 
 __all__ = ["carry_over", "staged", "why_not"]

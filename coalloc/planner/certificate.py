@@ -61,7 +61,7 @@ def _paths(network: Network, demand: Demand, plan: TransferPlan) -> Iterator[str
 
 
 def _sums(demand: Demand, plan: TransferPlan) -> Iterator[str]:
-    """Check that paths differ from flows by less than a byte per link between two hosts and per destination."""
+    """Check that the paths carry the flows of each link, to less than a byte for each destination."""
     each = len({to for file in demand.files for to in file.destinations})
     moved: Counter[tuple[str, str]] = Counter()
     for path in plan.paths:

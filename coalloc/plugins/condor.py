@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
     from coalloc.errors import CoallocError
-    from coalloc.model import TransferReport
+    from coalloc.model.reports import TransferReport
     from coalloc.plugins.classads import Value
 
 __all__ = ["main"]

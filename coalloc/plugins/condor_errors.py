@@ -20,7 +20,7 @@ from coalloc.errors import (
     Unreachable,
     UsageError,
 )
-from coalloc.model import TransferReport
+from coalloc.model.reports import TransferReport
 from coalloc.plugins.classads import Value
 from coalloc.safe_text import redact
 

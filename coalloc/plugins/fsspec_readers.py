@@ -18,7 +18,9 @@ from coalloc.errors import (
     Unsupported,
     VerificationError,
 )
-from coalloc.model import DATASET, Entry, Snapshot
+from coalloc.model.listings import Entry
+from coalloc.model.progress import Snapshot
+from coalloc.model.replicas import DATASET
 from coalloc.plugins.names import child, directory, listed_at, sources
 from coalloc.plugins.storage_sessions import StorageSessions
 

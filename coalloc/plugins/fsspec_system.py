@@ -19,7 +19,7 @@ from fsspec.callbacks import DEFAULT_CALLBACK
 from fsspec.spec import AbstractBufferedFile
 
 if TYPE_CHECKING:
-    from coalloc.model import Snapshot
+    from coalloc.model.progress import Snapshot
     from coalloc.plugins.blocks_ahead import BlocksAhead
     from coalloc.plugins.fsspec_readers import Readers
 

@@ -8,7 +8,7 @@ from html import escape
 from typing import Any
 
 from coalloc.display.text import Lines
-from coalloc.model import Snapshot, SourceView
+from coalloc.model.progress import Snapshot, SourceView
 from coalloc.util import human
 
 __all__ = ["NotebookProgress"]

@@ -22,7 +22,8 @@ from random import Random
 
 from coalloc import api
 from coalloc.errors import CoallocError, SinkError, TargetInUse, VerificationError
-from coalloc.model import Replica, ReplicaSet, TransferReport
+from coalloc.model.replicas import Replica, ReplicaSet
+from coalloc.model.reports import TransferReport
 from coalloc.partial_file import clear_left
 from coalloc.plugins.pegasus_documents import Attempt, PegasusTransfer, divided, record, site_lines, total_line
 from coalloc.safe_text import redact

@@ -14,7 +14,7 @@ from coalloc.broker_client.outbox import send_results
 from coalloc.config import access, some_access
 from coalloc.history.links import EVERYBODY, MeasuredLink, Pairs, forecasts, observations
 from coalloc.history.values import source_key
-from coalloc.model import Estimate
+from coalloc.model.forecasts import Estimate
 from coalloc.planner.documents.scenario import Scenario
 from coalloc.planner.network import Host, Isp, Link, LinkKey, Network, joined
 from coalloc.probing import ProbeLimits, measure

@@ -12,7 +12,8 @@ from urllib.parse import urlsplit
 from coalloc.credentials import Credentials
 from coalloc.engine.first_answers import FirstAnswers
 from coalloc.errors import UsageError
-from coalloc.model import DATASET, FoundReplicas, Origin, ReplicaSet
+from coalloc.model.forecasts import FoundReplicas
+from coalloc.model.replicas import DATASET, Origin, ReplicaSet
 from coalloc.resolve.catalogue_names import is_catalogued, refuse_several
 from coalloc.resolve.federated import with_caches
 from coalloc.resolve.file_names import refuse_collisions

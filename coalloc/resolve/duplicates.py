@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from coalloc.engine.http.links import WebLink
 from coalloc.errors import CoallocError, UsageError
-from coalloc.model import NamedBy, Origin, Replica, ReplicaSet
+from coalloc.model.replicas import NamedBy, Origin, Replica, ReplicaSet
 from coalloc.resolve.http_documents import METALINKS, HeadAnswer, get
 from coalloc.resolve.replica_urls import admitted
 from coalloc.safe_text import redact

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from coalloc.model import ReplicaSet
+from coalloc.model.replicas import ReplicaSet
 from coalloc.resolve.replica_urls import is_federated
 from coalloc.util.dialer import Dialer
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from urllib.parse import parse_qs, quote, urlsplit
 
 from coalloc.errors import Unsupported, UsageError
-from coalloc.model import Federation
+from coalloc.model.replicas import Federation
 from coalloc.safe_text import redact, unsafe_reason
 from coalloc.util.addresses import AddressClass, class_of
 from coalloc.util.counts import count

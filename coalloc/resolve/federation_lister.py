@@ -7,7 +7,8 @@ from coalloc.engine.base import EngineOptions
 from coalloc.engine.http.webdav import WebDAVLister
 from coalloc.engine.lister import Lister
 from coalloc.errors import Unsupported
-from coalloc.model import Entry, Federation, Origin
+from coalloc.model.listings import Entry
+from coalloc.model.replicas import Federation, Origin
 from coalloc.resolve.federation_answers import ObjectURL, collections_of, is_protected, parse
 from coalloc.resolve.pelican import ask_director, refuse
 

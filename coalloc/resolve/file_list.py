@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from coalloc.errors import TooMuch, UsageError
-from coalloc.model import Checksum
+from coalloc.model.checksums import Checksum
 from coalloc.resolve.file_names import why_unsafe
 from coalloc.util import checksums
 from coalloc.util.listing_limits import MOST_BELOW, MOST_NAMES

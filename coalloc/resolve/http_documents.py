@@ -12,11 +12,13 @@ from coalloc.credentials import Credentials
 from coalloc.engine.base import EngineOptions
 from coalloc.engine.first_answers import FirstAnswers
 from coalloc.engine.http.digests import WANTED_DIGESTS, StatedDigests, stated_digests
-from coalloc.engine.http.exchange import Answer, HTTPExchange, Signer
+from coalloc.engine.http.exchange import HTTPExchange, Signer
 from coalloc.engine.http.links import WebLink, links
 from coalloc.engine.http.plain import PlainAnswer
+from coalloc.engine.http.responses import Answer
 from coalloc.errors import SourceError, Stalled, Unreachable, Unsupported, UsageError
-from coalloc.model import Checksum, NamedBy
+from coalloc.model.checksums import Checksum
+from coalloc.model.replicas import NamedBy
 from coalloc.safe_text import redact
 from coalloc.util.concurrency import first_success, succeeded
 from coalloc.util.counts import count

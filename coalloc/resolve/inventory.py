@@ -19,7 +19,9 @@ from coalloc.errors import (
     Unsupported,
     UsageError,
 )
-from coalloc.model import Checksum, Entry, Replica, ReplicaSet
+from coalloc.model.checksums import Checksum
+from coalloc.model.listings import Entry
+from coalloc.model.replicas import Replica, ReplicaSet
 from coalloc.resolve.trees import walk_folders
 from coalloc.safe_text import redact
 from coalloc.util.concurrency import gather

@@ -11,7 +11,8 @@ from datetime import UTC, datetime
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from coalloc.errors import UsageError
-from coalloc.model import Checksum, PieceHashes, Replica, ReplicaSet
+from coalloc.model.checksums import Checksum, PieceHashes
+from coalloc.model.replicas import Replica, ReplicaSet
 from coalloc.resolve import file_names, metalink3, replica_urls
 from coalloc.resolve.xml_tree import parsed
 from coalloc.safe_text import escaped, without_login

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple, NoReturn
 
 from coalloc.errors import NoSuchFile, PermissionRefused, ServerSays, SourceError, Unsupported
-from coalloc.model import Federation, Origin, Replica, ReplicaSet
+from coalloc.model.replicas import Federation, Origin, Replica, ReplicaSet
 from coalloc.resolve.federation_answers import (
     ObjectURL,
     caches,

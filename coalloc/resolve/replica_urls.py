@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from coalloc.errors import UsageError
-from coalloc.model import Origin, Replica, ReplicaSet
+from coalloc.model.replicas import Origin, Replica, ReplicaSet
 from coalloc.resolve.file_names import UNPRINTABLE, from_url
 from coalloc.safe_text import redact, unsafe_reason
 

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from coalloc.engine.lister import Lister
 from coalloc.errors import CoallocError, LimitExceeded, SourceError, UsageError
-from coalloc.model import Entry
+from coalloc.model.listings import Entry
 from coalloc.resolve.file_names import why_unsafe
 from coalloc.safe_text import redact
 from coalloc.util.listing_limits import DEEPEST, MOST_BELOW, MOST_NAMES

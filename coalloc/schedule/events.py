@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from coalloc.model import PathState
+from coalloc.model.routes import PathState
 
 __all__ = [
     "Event",

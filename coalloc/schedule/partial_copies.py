@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from coalloc.model import Ending
+from coalloc.model.reports import Ending
 from coalloc.schedule.actions import Abandon, Action, Fetch, Shorten, Widen
 from coalloc.schedule.shares import tail
 from coalloc.schedule.state import RunningCopy, ScheduledSource, State

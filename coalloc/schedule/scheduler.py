@@ -7,7 +7,7 @@ the next step of an idle source, and for the role of a source without work.
 from collections.abc import Iterable, Sequence
 from random import Random
 
-from coalloc.model import Estimate
+from coalloc.model.forecasts import Estimate
 from coalloc.schedule.actions import Action, Done, GiveUp, Wake
 from coalloc.schedule.connections import Connections
 from coalloc.schedule.events import (

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from math import inf, log2
 from typing import Literal
 
-from coalloc.model import Ending, Estimate
+from coalloc.model.forecasts import Estimate
+from coalloc.model.reports import Ending
 from coalloc.schedule.rate import RateMeter
 from coalloc.schedule.steal_size import AHEAD_TRIPS, SETUP_TRIPS, Thief, Victim
 from coalloc.schedule.stream_count import Widening

@@ -15,7 +15,7 @@ regained it. A second stream uses that part.
 
 from dataclasses import dataclass
 
-from coalloc.model import PathState
+from coalloc.model.routes import PathState
 
 __all__ = ["FIRST", "MOST", "Widening"]
 

@@ -16,7 +16,8 @@ from coalloc.errors import (
     Unreachable,
     Unsupported,
 )
-from coalloc.model import Checksum, Stat
+from coalloc.model.checksums import Checksum
+from coalloc.model.replicas import Stat
 from coalloc.util.dialer import DirectDialer
 from coalloc.util.intervals import Intervals
 

@@ -10,7 +10,7 @@ from enum import IntEnum
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import NamedTuple
 
-from coalloc.model import Origin
+from coalloc.model.replicas import Origin
 
 __all__ = [
     "ANYWHERE",

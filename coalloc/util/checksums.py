@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 from zlib_ng import zlib_ng
 
 from coalloc.errors import UsageError
-from coalloc.model import Checksum
+from coalloc.model.checksums import Checksum
 from coalloc.util.crc_combination import CRC32C, CRC64NVME, crc_combine
 
 __all__ = [

@@ -18,7 +18,7 @@ import aiohappyeyeballs
 from aiohappyeyeballs import AddrInfoType
 
 from coalloc.errors import AddressRefused, SourceError, UnknownHost, Unreachable
-from coalloc.model import DIRECTLY
+from coalloc.model.routes import DIRECTLY
 from coalloc.util import trace
 from coalloc.util.addresses import ANYWHERE, AddressClass, AddressPolicy, class_of, server
 from coalloc.util.tcp_info import least_round_trip

@@ -4,7 +4,7 @@ import socket
 import sys
 from typing import NamedTuple
 
-from coalloc.model import PathState
+from coalloc.model.routes import PathState
 
 __all__ = ["SentState", "least_round_trip", "path_state_of", "sent_state_of"]
 

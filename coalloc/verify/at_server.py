@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import reduce
 
 from coalloc.errors import VerificationError
-from coalloc.model import SUSPECTED, Basis, Checksum, Extent
+from coalloc.model.checksums import SUSPECTED, Basis, Checksum, Extent
 from coalloc.util.checksums import ALGORITHMS, adler32_combine
 from coalloc.util.concurrency import gather
 from coalloc.verify.blame import blame

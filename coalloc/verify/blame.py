@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence, Set
 
 from coalloc.errors import VerificationError
-from coalloc.model import SUSPECTED, Checksum, Extent
+from coalloc.model.checksums import SUSPECTED, Checksum, Extent
 from coalloc.util.checksums import ALGORITHMS
 from coalloc.util.concurrency import gather
 from coalloc.verify.witnesses import WitnessServers

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from coalloc.errors import VerificationError
-from coalloc.model import Basis, Extent
+from coalloc.model.checksums import Basis, Extent
 from coalloc.partial_file.pieces import DeliveredPiece, Pieces
 from coalloc.util.intervals import Intervals
 from coalloc.verify.early_queries import PATIENCE, SLOWER, Foresight, combined

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Sequence
 from functools import reduce
 
-from coalloc.model import Extent
+from coalloc.model.checksums import Extent
 from coalloc.util.checksums import adler32_combine
 from coalloc.util.intervals import Intervals
 from coalloc.verify.witnesses import WitnessServers

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from coalloc.model import Checksum
+from coalloc.model.checksums import Checksum
 from coalloc.util.checksums import ALGORITHMS, ROLLING
 
 __all__ = ["Contradiction", "compared", "contradictions"]

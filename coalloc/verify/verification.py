@@ -9,7 +9,7 @@ which sources.
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 
 from coalloc.errors import VerificationError
-from coalloc.model import SUSPECTED, Basis, Checksum, Extent, PieceHashes
+from coalloc.model.checksums import SUSPECTED, Basis, Checksum, Extent, PieceHashes
 from coalloc.partial_file import PartialFile
 from coalloc.util.disk import in_thread
 from coalloc.util.intervals import Intervals

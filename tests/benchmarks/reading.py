@@ -22,7 +22,9 @@ from coalloc.download.in_order import OUTLASTS, InOrderDownload, InOrderSettings
 from coalloc.download.reading_outlook import PATIENCE
 from coalloc.errors import RateRefused
 from coalloc.guarantees.first_seconds import ReadingErrors, forecast_from_mean
-from coalloc.model import Estimate, RateReport, ReadingRate, Replica, ReplicaSet
+from coalloc.model.forecasts import Estimate
+from coalloc.model.promises import RateReport, ReadingRate
+from coalloc.model.replicas import Replica, ReplicaSet
 from coalloc.testing.simulated import Behaviour, SimulatedSource
 from coalloc.testing.virtual_clock import run
 from tests.benchmarks.deadlines import QUANTILES, Series, binomial, halves

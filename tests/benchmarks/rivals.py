@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
-from coalloc.model import Replica, ReplicaSet
+from coalloc.model.replicas import Replica, ReplicaSet
 from coalloc.resolve import metalink
 
 __all__ = ["PEERS", "RIVALS", "Errand", "Rival"]

@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 from coalloc import api
-from coalloc.model import Results
+from coalloc.model.reports import Results
 from tests.support.nginx import Nginx
 from tests.support.scripted import raw_server
 from tests.support.served_file import ServedFile, served

@@ -13,7 +13,9 @@ from coalloc.download.to_disk import Download, DownloadSettings
 from coalloc.engine import open_source
 from coalloc.engine.base import Admission
 from coalloc.engine.limits.server_slots import Slots
-from coalloc.model import Checksum, Estimate, Replica, ReplicaSet
+from coalloc.model.checksums import Checksum
+from coalloc.model.forecasts import Estimate
+from coalloc.model.replicas import Replica, ReplicaSet
 from coalloc.schedule.policies import make
 from tests.support.fetching import options, random_file
 from tests.support.gridftp import GridFTPServer

@@ -7,7 +7,9 @@ import pytest
 
 from coalloc import api
 from coalloc.errors import VerificationError
-from coalloc.model import PieceHashes, Replica, ReplicaSet, Results
+from coalloc.model.checksums import PieceHashes
+from coalloc.model.replicas import Replica, ReplicaSet
+from coalloc.model.reports import Results
 from coalloc.util.checksums import hasher
 from tests.support.served_file import served_file
 

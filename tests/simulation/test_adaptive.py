@@ -6,7 +6,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from coalloc.model import Estimate
+from coalloc.model.forecasts import Estimate
 from coalloc.testing.simulated import Behaviour
 from tests.support.effort import effort
 from tests.support.seeds import tries

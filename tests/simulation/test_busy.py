@@ -7,7 +7,9 @@ import pytest
 
 from coalloc.download.to_disk import Download, DownloadSettings
 from coalloc.errors import NothingToFetchFrom, ServerBusy
-from coalloc.model import Estimate, Replica, ReplicaSet, Results
+from coalloc.model.forecasts import Estimate
+from coalloc.model.replicas import Replica, ReplicaSet
+from coalloc.model.reports import Results
 from coalloc.schedule.pauses import TRIES
 from coalloc.schedule.policies import NAMES, make
 from coalloc.testing.simulated import Behaviour, SimulatedSource

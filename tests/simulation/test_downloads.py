@@ -12,7 +12,10 @@ from hypothesis import strategies as st
 
 from coalloc.download.to_disk import Download, DownloadSettings
 from coalloc.errors import CoallocError, NoSuchFile, NothingToFetchFrom, TransferFailed, Unreachable, VerificationError
-from coalloc.model import Checksum, Estimate, PieceHashes, Replica, ReplicaSet, Results, TransferReport
+from coalloc.model.checksums import Checksum, PieceHashes
+from coalloc.model.forecasts import Estimate
+from coalloc.model.replicas import Replica, ReplicaSet
+from coalloc.model.reports import Results, TransferReport
 from coalloc.schedule.policies import NAMES, make
 from coalloc.testing.simulated import Behaviour, SimulatedSource
 from coalloc.testing.virtual_clock import run

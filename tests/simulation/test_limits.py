@@ -7,7 +7,7 @@ import pytest
 
 from coalloc.download.report import source_reports
 from coalloc.engine.base import Admission
-from coalloc.model import Estimate
+from coalloc.model.forecasts import Estimate
 from coalloc.schedule.policies import NAMES
 from coalloc.testing.simulated import Behaviour
 from tests.support.simulation import Result, simulate

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coalloc.errors import TransferFailed
-from coalloc.model import Estimate
+from coalloc.model.forecasts import Estimate
 from coalloc.schedule.policies import NAMES
 from coalloc.testing.simulated import Behaviour
 from tests.support.effort import effort

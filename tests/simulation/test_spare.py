@@ -13,7 +13,8 @@ from coalloc.download.to_disk import Download, DownloadSettings
 from coalloc.engine.base import EngineOptions
 from coalloc.engine.limits.server_slots import Slots
 from coalloc.engine.sessions.replica_session import ReplicaSession
-from coalloc.model import Estimate, Replica, ReplicaSet
+from coalloc.model.forecasts import Estimate
+from coalloc.model.replicas import Replica, ReplicaSet
 from coalloc.schedule.policies import NAMES, make
 from coalloc.testing.simulated import Behaviour, SimulatedSource
 from coalloc.testing.virtual_clock import run

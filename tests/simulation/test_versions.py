@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 
 from coalloc.download.to_disk import Download, DownloadSettings
 from coalloc.errors import CoallocError, ReplicaChanged, TransferFailed
-from coalloc.model import Estimate, Replica, ReplicaSet, TransferReport
+from coalloc.model.forecasts import Estimate
+from coalloc.model.replicas import Replica, ReplicaSet
+from coalloc.model.reports import TransferReport
 from coalloc.schedule.policies import NAMES, make
 from coalloc.testing.simulated import Behaviour, SimulatedSource
 from coalloc.testing.virtual_clock import run

@@ -8,7 +8,8 @@ from coalloc.download.connections import SourceConnections
 from coalloc.download.runner import TransferRunner
 from coalloc.engine.base import Admission
 from coalloc.errors import CoallocError, ReplicaChanged
-from coalloc.model import Estimate, Stat
+from coalloc.model.forecasts import Estimate
+from coalloc.model.replicas import Stat
 from coalloc.schedule.events import Started
 from coalloc.schedule.policies import make
 from coalloc.testing.invariants import CheckedScheduler

@@ -9,7 +9,8 @@ import sys
 import time
 from collections.abc import Iterator
 
-from coalloc.model import Snapshot, SourceReport, SourceView, TransferReport
+from coalloc.model.progress import Snapshot, SourceView
+from coalloc.model.reports import SourceReport, TransferReport
 from coalloc.safe_text import redact
 
 SIZE = 10_000_000_000

@@ -9,7 +9,7 @@ from broker.models.catalogue import Endpoint
 from broker.models.collections import PAUSABLE, AccessRule, Bookmark, Collection, PauseRule
 from broker.models.identities import number
 from broker.services.auth.identities import People
-from coalloc.model import Entry
+from coalloc.model.listings import Entry
 
 __all__ = [
     "access",

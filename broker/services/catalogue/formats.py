@@ -22,7 +22,7 @@ from broker.models.catalogue import PORTS, CatalogueReplica, Dataset, Endpoint, 
 from broker.models.faults import why
 from broker.models.names import Did, Named, ReplicaPath
 from broker.models.strict_json import document
-from coalloc.model import ReplicaSet
+from coalloc.model.replicas import ReplicaSet
 
 __all__ = ["LONGEST_LINE", "CatalogueEntry", "Context", "Format", "entries_of_files", "parser"]
 

@@ -13,7 +13,7 @@ from broker.storage.database import Database, retried
 from broker.storage.depots import DepotStore
 from broker.storage.routes import RouteStore
 from coalloc.history.route_values import VALID_SECONDS, expected_times
-from coalloc.model import DIRECTLY
+from coalloc.model.routes import DIRECTLY
 
 __all__ = ["MeasuredRoutes", "route_times"]
 

@@ -27,7 +27,7 @@ from broker.storage.guarantees import GuaranteeStore as Stored
 from broker.storage.tokens import TokenStore
 from coalloc.guarantees.deadline import paths_of
 from coalloc.guarantees.finish_admission import AdmittedFinish, FinishView, RefusedFinish
-from coalloc.model import Estimate
+from coalloc.model.forecasts import Estimate
 
 __all__ = ["MOST_BYTES", "DecidedGuarantee", "Guarantees", "within"]
 
@@ -273,7 +273,7 @@ async def _of_task(stored: Stored, task: str, by: float, now: float) -> Guarante
 
 def _check_own(known: Guarantee) -> None:
     if known.task is not None:
-        raise Conflict(f"guarantee {known.id} is that of task {known.task}", "leave it to the task, which reports it")
+        raise Conflict(f"guarantee {known.id} belongs to task {known.task}", "let the task report it")
 
 
 def _check_open(known: Guarantee) -> None:

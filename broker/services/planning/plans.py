@@ -7,7 +7,7 @@ from broker.models.plans import DatasetPlan, PlanRequest, ReplicaShare
 from broker.services.auth.permissions import NOBODY
 from broker.services.catalogue.replicas import Replicas
 from coalloc.api import planned
-from coalloc.model import Replica, ReplicaSet
+from coalloc.model.replicas import Replica, ReplicaSet
 
 __all__ = ["Plans"]
 

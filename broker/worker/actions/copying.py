@@ -22,7 +22,7 @@ from broker.worker.temporary_names import earlier, names, temporary
 from broker.worker.transfer_records import Move, of_batch
 from coalloc.api import Storage
 from coalloc.errors import CoallocError, ConnectionLost, NoSuchFile, ReplicaChanged, Unsupported, VerificationError
-from coalloc.model import DIRECTLY
+from coalloc.model.routes import DIRECTLY
 from coalloc.util.concurrency import gather
 from coalloc.util.intervals import Intervals
 

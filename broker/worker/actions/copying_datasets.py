@@ -21,7 +21,7 @@ from broker.worker.temporary_names import temporary
 from broker.worker.transfer_records import ArrivingBytes, TransferDecision, of_sources
 from coalloc.api import copy
 from coalloc.errors import NothingToFetchFrom
-from coalloc.model import TransferReport
+from coalloc.model.reports import TransferReport
 
 __all__ = ["DatasetCopying"]
 

@@ -21,7 +21,7 @@ from broker.worker.actions.comparing import contradicts
 from broker.worker.policy.faults import Unverifiable
 from broker.worker.recorder import Recorder
 from coalloc.errors import VerificationError
-from coalloc.model import Results, TransferReport
+from coalloc.model.reports import Results, TransferReport
 from coalloc.util.addresses import AddressPolicy
 
 __all__ = ["DatasetFindings"]

@@ -21,7 +21,7 @@ from broker.worker.policy.extra_entries import Reason, untouched
 from broker.worker.policy.faults import MISSING
 from broker.worker.policy.selection import globbed, included, refuse_deep, refuse_endless
 from coalloc.errors import IsDirectory, NoSuchFile, NotDirectory, NotEmpty
-from coalloc.model import Entry
+from coalloc.model.listings import Entry
 
 __all__ = ["Clearing"]
 

@@ -21,7 +21,7 @@ from broker.worker.policy.extra_entries import PRUNE
 from broker.worker.policy.faults import at_destination, at_source
 from broker.worker.policy.selection import included, outdated, refuse_endless
 from coalloc.errors import AlreadyThere, IsDirectory, NoSuchFile, NotDirectory, PermissionRefused, Unsupported
-from coalloc.model import Entry, Omission
+from coalloc.model.listings import Entry, Omission
 from coalloc.safe_text import one_line
 from coalloc.util.listing_limits import DEEPEST
 

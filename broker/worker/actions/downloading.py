@@ -22,7 +22,9 @@ from broker.worker.temporary_names import earlier, folder, folders, temporary
 from broker.worker.transfer_records import ArrivingBytes, TransferDecision
 from coalloc.api import Credentials, Leads, Request, discard, download
 from coalloc.errors import IsDirectory, NoSuchFile, SinkError
-from coalloc.model import Estimate, Replica, ReplicaSet, TransferReport
+from coalloc.model.forecasts import Estimate
+from coalloc.model.replicas import Replica, ReplicaSet
+from coalloc.model.reports import TransferReport
 
 __all__ = ["Downloading", "LocatedReplicas", "Sources", "discarded"]
 

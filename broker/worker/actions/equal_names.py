@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from broker.services.catalogue.path_readings import folded
 from broker.services.collections.trees import Tree
 from broker.worker.actions.pruning import entries
-from coalloc.model import Entry
+from coalloc.model.listings import Entry
 
 __all__ = ["EqualNames"]
 

@@ -13,7 +13,7 @@ from broker.worker.policy.faults import at_source
 from broker.worker.policy.selection import outdated
 from broker.worker.temporary_names import names, temporary
 from coalloc.errors import IsDirectory, NoSuchFile, PermissionRefused, Unsupported
-from coalloc.model import Entry
+from coalloc.model.listings import Entry
 
 __all__ = ["Linking"]
 

@@ -15,7 +15,7 @@ from broker.storage.registrations import lies_below
 from broker.worker.policy.extra_entries import related
 from coalloc.api import private_name
 from coalloc.errors import NoSuchFile, SourceError
-from coalloc.model import Entry
+from coalloc.model.listings import Entry
 
 __all__ = ["Overlap", "addresses", "with_replicas"]
 

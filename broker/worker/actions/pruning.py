@@ -21,7 +21,7 @@ from broker.worker.policy.faults import at_source
 from broker.worker.policy.selection import included
 from broker.worker.temporary_names import on_record, written
 from coalloc.errors import NoSuchFile
-from coalloc.model import Entry, Omission
+from coalloc.model.listings import Entry, Omission
 
 __all__ = ["Items", "Pruning", "entries", "is_link", "ours"]
 

@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 from broker.models.tasks import Details, Event, FilterRule, Work
 from broker.models.work import PlannedWork
 from broker.worker.policy.selection import included
-from coalloc.model import Entry, Omission
+from coalloc.model.listings import Entry, Omission
 from coalloc.safe_text import one_line
 
 __all__ = ["EXTRA", "PRUNE", "Reason", "deletion", "extras", "meant", "related", "untouched"]

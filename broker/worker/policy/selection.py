@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 
 from broker.models.tasks import FilterRule, Options, Work
 from coalloc.errors import LimitExceeded
-from coalloc.model import Entry
+from coalloc.model.listings import Entry
 from coalloc.util.listing_limits import DEEPEST
 
 __all__ = ["MOST_WORK", "globbed", "included", "outdated", "refuse_deep", "refuse_endless"]

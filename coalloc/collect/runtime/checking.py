@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from coalloc.collect.runtime.item import CollectItem
 from coalloc.errors import VerificationError
-from coalloc.model import Checksum
+from coalloc.model.checksums import Checksum
 from coalloc.util.concurrency import gather
 
 __all__ = ["Ask", "ChecksumVerdict", "check"]

@@ -24,7 +24,7 @@ from coalloc.collect.runtime.staging import DirectoryReplaced, StagingArea, clea
 from coalloc.collect.runtime.staging_records import StagingRecords
 from coalloc.collect.values import Collected, CollectionPhase, CollectReport, CollectView, LeftBehind
 from coalloc.errors import NotEmpty, SourceError, TargetExists
-from coalloc.model import Checksum
+from coalloc.model.checksums import Checksum
 from coalloc.planner.network import Demand, File
 from coalloc.util.concurrency import gather
 from coalloc.util.disk import in_thread

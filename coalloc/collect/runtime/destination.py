@@ -13,7 +13,7 @@ from coalloc.collect.runtime.server_name_equality import held
 from coalloc.collect.runtime.staging import SWEEP_SECONDS, SWEEPS
 from coalloc.engine.gridftp.storage import Storage
 from coalloc.errors import AlreadyThere, NoSuchFile, SourceError, TargetExists
-from coalloc.model import Checksum
+from coalloc.model.checksums import Checksum
 from coalloc.resolve import refuse_collisions
 from coalloc.util.partial_names import at_random
 

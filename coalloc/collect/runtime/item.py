@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from coalloc.model import Checksum
+from coalloc.model.checksums import Checksum
 
 __all__ = ["CollectItem"]
 

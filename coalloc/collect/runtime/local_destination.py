@@ -14,7 +14,8 @@ from coalloc.collect.runtime.destination import Destination
 from coalloc.collect.runtime.item import CollectItem
 from coalloc.collect.runtime.partial_name_records import PartialNames
 from coalloc.collect.values import HERE
-from coalloc.model import Checksum, Stat
+from coalloc.model.checksums import Checksum
+from coalloc.model.replicas import Stat
 from coalloc.partial_file import (
     HeldHere,
     Journal,

@@ -15,7 +15,10 @@ from coalloc.engine.gridftp.address import parse, parse_server
 from coalloc.engine.gridftp.storage import Storage
 from coalloc.errors import CoallocError, NothingToFetchFrom, SourceError, UsageError
 from coalloc.history.values import source_key
-from coalloc.model import Checksum, Entry, FoundReplicas, Origin, ReplicaSet
+from coalloc.model.checksums import Checksum
+from coalloc.model.forecasts import FoundReplicas
+from coalloc.model.listings import Entry
+from coalloc.model.replicas import Origin, ReplicaSet
 from coalloc.resolve.file_names import why_unsafe
 from coalloc.resolve.inventory import walk
 from coalloc.safe_text import redact

@@ -9,7 +9,7 @@ from coalloc.collect.runtime.server import CollectServer
 from coalloc.collect.runtime.staging_records import StagingRecord, StagingRecords
 from coalloc.engine.gridftp.storage import Storage
 from coalloc.errors import AlreadyThere, NoSuchFile, NotEmpty, PermissionRefused, SourceError
-from coalloc.model import Entry
+from coalloc.model.listings import Entry
 from coalloc.util.disk import in_thread
 from coalloc.util.partial_names import MARK
 

@@ -136,7 +136,7 @@ def depot() -> None:
     "secret",
     type=SECRET,
     metavar="FILE",
-    help="File with the secret that signs tickets: every client needs a ticket.",
+    help="File with the secret that signs tickets. If it is given, every client needs a ticket.",
 )
 @click.option(
     "--clients",

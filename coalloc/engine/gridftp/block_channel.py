@@ -22,7 +22,7 @@ from coalloc.engine.gridftp.stream import final_reply, lost
 from coalloc.engine.range_request import RangeRequest
 from coalloc.engine.span import Deliver, Span
 from coalloc.errors import NoSuchFile, PermissionRefused, SourceError
-from coalloc.model import PathState
+from coalloc.model.routes import PathState
 from coalloc.util.tcp_info import path_state_of
 
 __all__ = ["BlockChannel", "BlockModeUnavailable"]

@@ -8,7 +8,7 @@ from coalloc.engine.gridftp.address import parse
 from coalloc.engine.gridftp.storage import Storage, open_storage
 from coalloc.engine.lister import Lister
 from coalloc.errors import Unsupported
-from coalloc.model import Entry, Omission
+from coalloc.model.listings import Entry, Omission
 from coalloc.safe_text import redact
 
 __all__ = ["GridFTPLister"]

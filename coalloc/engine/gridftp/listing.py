@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 from coalloc.engine.gridftp.replies import LineReader
 from coalloc.errors import ConnectionLost, LimitExceeded
-from coalloc.model import Entry, Kind, Omission
+from coalloc.model.listings import Entry, Kind, Omission
 from coalloc.safe_text import one_line
 from coalloc.util.counts import count
 from coalloc.util.listing_limits import MOST_ENTRIES, MOST_LISTED

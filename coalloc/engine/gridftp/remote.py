@@ -17,7 +17,8 @@ from coalloc.engine.gridftp.thirdparty import ThirdParty, open_third_party
 from coalloc.engine.gridftp.transfer import StoredCallback
 from coalloc.engine.sessions.route_meter import RouteMeter
 from coalloc.engine.span import Deliver, Span
-from coalloc.model import RouteUse, Stat
+from coalloc.model.replicas import Stat
+from coalloc.model.routes import RouteUse
 from coalloc.util.intervals import Intervals
 
 __all__ = ["RemoteSource", "Sink"]

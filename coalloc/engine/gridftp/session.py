@@ -15,7 +15,7 @@ from coalloc.engine.gridftp.login import GridFTPLogin
 from coalloc.engine.gridftp.refusals import refusal
 from coalloc.engine.gridftp.replies import Reply, digest_in, facts
 from coalloc.errors import NoSuchFile, Unsupported
-from coalloc.model import Stat
+from coalloc.model.replicas import Stat
 from coalloc.util.counts import count
 
 __all__ = ["Session"]

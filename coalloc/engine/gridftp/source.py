@@ -19,7 +19,8 @@ from coalloc.engine.gridftp.login import security_for
 from coalloc.engine.gridftp.session import Session
 from coalloc.engine.span import Deliver, Span
 from coalloc.errors import ConnectionLost, ReplicaChanged, Stalled, Unreachable, Unsupported
-from coalloc.model import PathState, Stat
+from coalloc.model.replicas import Stat
+from coalloc.model.routes import PathState
 from coalloc.util.tcp_info import path_state_of
 
 __all__ = ["FAR", "GridFTPFindings", "GridFTPSource"]

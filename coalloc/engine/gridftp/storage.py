@@ -22,7 +22,7 @@ from coalloc.engine.gridftp.refusals import refusal
 from coalloc.engine.gridftp.replies import Reply, digest_in
 from coalloc.engine.gridftp.unix_listing import UnixListing
 from coalloc.errors import ConnectionLost, LimitExceeded, NotDirectory, Unsupported
-from coalloc.model import Entry, Omission
+from coalloc.model.listings import Entry, Omission
 
 __all__ = ["Storage", "open_storage"]
 

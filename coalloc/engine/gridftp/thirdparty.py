@@ -22,7 +22,7 @@ from coalloc.engine.gridftp.replies import Reply, port_command
 from coalloc.engine.gridftp.security import DataMode
 from coalloc.engine.gridftp.transfer import RangeTransfer, StoredCallback
 from coalloc.errors import ConnectionLost, SourceError, Stalled, Unsupported
-from coalloc.model import DIRECTLY
+from coalloc.model.routes import DIRECTLY
 from coalloc.util.concurrency import gather
 from coalloc.util.counts import count
 

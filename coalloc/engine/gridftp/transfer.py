@@ -13,7 +13,7 @@ from coalloc.engine.gridftp.markers import Progress
 from coalloc.engine.gridftp.refusals import refusal
 from coalloc.engine.gridftp.replies import Reply
 from coalloc.errors import ConnectionLost, ReplicaChanged, ServerSays, SourceError
-from coalloc.model import DIRECTLY
+from coalloc.model.routes import DIRECTLY
 
 __all__ = ["RangeTransfer", "StoredCallback"]
 

@@ -10,7 +10,7 @@ import re
 
 from coalloc.engine.gridftp.replies import LineReader
 from coalloc.errors import ConnectionLost, LimitExceeded, NotDirectory, Unsupported
-from coalloc.model import Entry, Kind, Omission
+from coalloc.model.listings import Entry, Kind, Omission
 from coalloc.safe_text import one_line
 from coalloc.util.listing_limits import MOST_ENTRIES, MOST_LISTED
 

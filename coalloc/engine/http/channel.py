@@ -13,7 +13,7 @@ from coalloc.engine.http.pipeline import Pipeline, Question, UnexpectedResponse
 from coalloc.engine.range_request import RangeRequest
 from coalloc.engine.span import Deliver, Span
 from coalloc.errors import ConnectionLost
-from coalloc.model import PathState
+from coalloc.model.routes import PathState
 from coalloc.util import trace
 from coalloc.util.tcp_info import path_state_of
 

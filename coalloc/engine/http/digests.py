@@ -14,7 +14,7 @@ from base64 import b64decode
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from coalloc.model import Checksum
+from coalloc.model.checksums import Checksum
 from coalloc.safe_text import escaped
 from coalloc.util.checksums import ALGORITHMS, normalise
 

@@ -1,64 +1,42 @@
-"""Requests for one URL, one at a time: redirects are followed, and failures become coget's errors.
+"""Requests for one URL, one at a time. Redirects are followed (`redirects`); errors become coget's (`request_errors`).
 
 Requests go over `plain` TCP if the URL and the answers allow it, else, and for all that follows a redirect or a cookie,
 by httpx, which is not imported before.
 
 The body of a redirect is not read, unless it is so short that reading it keeps the connection. Each server has a client
-of its own, so that no login or cookie of one server is sent to another; `credentials` decides what each server gets.
-The policy of addresses restricts redirects.
+of its own (`clients`), and `credentials` decides what each server gets.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
-from typing import TYPE_CHECKING, NamedTuple, Protocol, Union
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from coalloc.credentials import Presenter
 from coalloc.credentials.origins import WebOrigin
 from coalloc.engine.base import EngineOptions
-from coalloc.engine.http.answers import DENIED, PARTIAL, closes, refusal
-from coalloc.engine.http.channel import HTTPConnection
-from coalloc.engine.http.messages import NotHTTP
+from coalloc.engine.http.answers import DENIED, PARTIAL, refusal
+from coalloc.engine.http.clients import HTTPClients
 from coalloc.engine.http.plain import (
-    Disconnected,
     PlainAnswer,
     PlainConnection,
     Reached,
-    SentRequest,
     UncommonAnswer,
     plain_server,
 )
-from coalloc.errors import (
-    CoallocError,
-    ConnectionLost,
-    NotThatProtocol,
-    PermissionRefused,
-    SourceError,
-    Stalled,
-    Unsupported,
-)
+from coalloc.engine.http.redirects import MOST, RequestTarget, is_redirect, target_of
+from coalloc.engine.http.request_errors import FailedRequest
+from coalloc.engine.http.responses import Answer, origin_of, server_address
+from coalloc.errors import CoallocError, PermissionRefused, SourceError, Stalled, Unsupported
 from coalloc.safe_text import hide, redact
 from coalloc.util import trace
-from coalloc.util.addresses import AddressPolicy, class_of
-from coalloc.util.dialer import numeric
+from coalloc.util.addresses import class_of
 
 if TYPE_CHECKING:
-    import ssl
-
     import httpx
 
-    from coalloc.engine.http.transport import ClientSecrets
-
-__all__ = ["Answer", "HTTPExchange", "KeptClient", "Signer", "connection_of", "is_direct", "sent_request"]
-
-Answer = Union["httpx.Response", PlainAnswer]
-"""A response whose body has not been read yet."""
-
-MOST = 10
-"""Maximum number of redirects in a row."""
-REDIRECTS = (301, 302, 303, 307, 308)
-_Server = tuple[WebOrigin, AddressPolicy]
+__all__ = ["HTTPExchange", "Signer"]
 
 
 class _Answered(NamedTuple):
@@ -66,31 +44,6 @@ class _Answered(NamedTuple):
 
     scheme: str
     address: str | None
-
-
-class _RequestTarget(NamedTuple):
-    """A request's target: its URL, and the policy of addresses."""
-
-    url: "httpx.URL"
-    policy: AddressPolicy
-
-    @property
-    def server(self) -> "_Server":
-        """The properties that all targets of one client share."""
-        return _origin(self.url), self.policy
-
-
-class KeptClient(NamedTuple):
-    """An idle httpx client for one server, with at most one connection, and the secrets that it was made with."""
-
-    server: "_Server"
-    secrets: "ClientSecrets"
-    client: "httpx.AsyncClient"
-    connection: HTTPConnection
-
-    def close(self) -> None:
-        """Close the connection."""
-        self.connection.close()
 
 
 class Signer(Protocol):
@@ -129,7 +82,6 @@ class HTTPExchange:
     ) -> None:
         self._url = url
         self._options = options
-        self._reached = reached
         self._follows = follows and signer is None
         self.signer = signer
         self.shown = shown or redact(url)
@@ -141,10 +93,10 @@ class HTTPExchange:
         """Whether the next request is sent over plain TCP."""
         self._asked_last = self._presenter.first
         self._chain: list[_Answered] = []
-        self._clients: dict[_Server, httpx.AsyncClient] = {}
+        self.clients = HTTPClients(self._presenter, options, self._plain, reached)
         self.redirects: list[httpx.Response] = []
         """The redirects that led to the last response, also to one that did not come."""
-        self._led_to: _RequestTarget | None = None
+        self._led_to: RequestTarget | None = None
         self._led_by = deque[str](maxlen=MOST)
         """Targets of recent redirects, whose secrets servers may repeat in their text."""
 
@@ -182,7 +134,7 @@ class HTTPExchange:
         return error
 
     def _server_of_answer(self, answer: Answer) -> WebOrigin:
-        return self._presenter.first if isinstance(answer, PlainAnswer) else _origin(answer.request.url)
+        return self._presenter.first if isinstance(answer, PlainAnswer) else origin_of(answer.request.url)
 
     @asynccontextmanager
     async def answer(
@@ -222,36 +174,6 @@ class HTTPExchange:
             return answer
         return None
 
-    def detach_client(self, answer: Answer) -> "KeptClient | None":
-        """Give up the client of a response that was read completely, for another exchange; None if it cannot be kept.
-
-        Only a client of the URL's own server is kept: none after a redirect, or behind a proxy.
-        """
-        if isinstance(answer, PlainAnswer) or answer.history or closes(answer.headers) or not is_direct(answer):
-            return None
-        server = _origin(answer.request.url), self._options.dialer.policy
-        client = self._clients.pop(server, None)
-        return KeptClient(server, self._secrets(server[0]), client, connection_of(answer)) if client else None
-
-    def continue_with(self, kept: "KeptClient | None") -> None:
-        """Send the next requests by this client, if they would be sent with its cookies and certificate; else close it.
-
-        Then it belongs to this exchange.
-        """
-        if kept is None:
-            return
-        server, mine = kept.server, self._secrets(kept.server[0])
-        own = server == (self._presenter.first, self._options.dialer.policy)
-        if own and kept.secrets.jar is mine.jar and kept.secrets.certificate == mine.certificate:
-            self._clients[server] = kept.client
-        else:
-            kept.close()
-
-    def _secrets(self, server: WebOrigin) -> "ClientSecrets":
-        from coalloc.engine.http.transport import ClientSecrets
-
-        return ClientSecrets(self._presenter.jar(server), self._presenter.certificate(server).shown)
-
     async def _send(
         self, method: str, headers: Mapping[str, str], begun: PlainAnswer | None, content: bytes | None
     ) -> Answer:
@@ -290,7 +212,7 @@ class HTTPExchange:
 
     async def _followed(
         self, method: str, headers: Mapping[str, str], begun: PlainAnswer | None, content: bytes | None
-    ) -> "tuple[httpx.Response, _RequestTarget]":
+    ) -> "tuple[httpx.Response, RequestTarget]":
         """Follow all redirects; return the last response and its target.
 
         :param begun: the first response, if there is one already
@@ -300,21 +222,23 @@ class HTTPExchange:
         import httpx
 
         with self.border():
-            first = place = _RequestTarget(httpx.URL(self._url), self._options.dialer.policy)
+            first = place = RequestTarget(httpx.URL(self._url), self._options.dialer.policy)
         history: list[httpx.Response] = []
         self.redirects = history
         self._chain.clear()
         while True:
             answer = self._adopted(place, begun) if begun else await self._send_to(place, method, headers, content)
             begun = None
-            self._chain.append(_Answered(place.url.scheme, _server_of(answer)))
+            self._chain.append(_Answered(place.url.scheme, server_address(answer)))
             if not self._is_followed(answer):
                 break
             history.append(answer)
             try:
                 if len(history) > MOST:
                     raise Unsupported(f"{self.shown}: more than {MOST} redirects in a row", "use another replica")
-                place = self._next(place, answer)
+                self._led_by.append(answer.headers["location"])
+                with self.border():
+                    place = target_of(answer, place, self.shown, vouched=self._options.vouched)
                 if self._options.leads:
                     found = await self._options.leads(str(place.url))
                     host = place.url.raw_host.decode()
@@ -323,27 +247,11 @@ class HTTPExchange:
             finally:
                 await answer.aclose()
         answer.history = history
-        await self._forget_all_but(first, place)
+        await self.clients.close_all_but(first, place)
         return answer, place
 
     def _is_followed(self, answer: Answer) -> bool:
-        return self._follows and _is_redirect(answer)
-
-    def _next(self, place: _RequestTarget, answer: "httpx.Response") -> _RequestTarget:
-        """Return the target of a redirect."""
-        self._led_by.append(answer.headers["location"])
-        with self.border():
-            old, url = place.url, place.url.join(answer.headers["location"]).copy_with(userinfo=b"")
-        if url.scheme not in ("http", "https") or not url.host:
-            raise Unsupported(f"{self.shown}: invalid redirect to {redact(str(url))}", "use another replica")
-        if old.scheme == "https" and url.scheme == "http" and not self._options.vouched:
-            raise PermissionRefused(
-                f"{self.shown} redirects from https to {redact(str(url))}, and the file has no trusted checksum",
-                "give one with --checksum, or use a Metalink fetched over https",
-            )
-        if _origin(old) != _origin(url):
-            return _RequestTarget(url, place.policy.named_by(_server_of(answer)))
-        return _RequestTarget(url, place.policy)
+        return self._follows and is_redirect(answer)
 
     async def _end_short(self, answer: "httpx.Response") -> None:
         """Read a very short body, undecoded, so that the connection is kept."""
@@ -355,10 +263,10 @@ class HTTPExchange:
                     pass
 
     async def _send_to(
-        self, place: _RequestTarget, method: str, headers: Mapping[str, str], content: bytes | None = None
+        self, place: RequestTarget, method: str, headers: Mapping[str, str], content: bytes | None = None
     ) -> "httpx.Response":
-        client = self._connected(place)
-        self._asked_last = _origin(place.url)
+        client = self.clients.client(place)
+        self._asked_last = origin_of(place.url)
         presented = await self._presenter.headers(self._asked_last)
         with self.border():
             request = client.build_request(method, place.url, headers={**headers, **presented}, content=content)
@@ -374,33 +282,17 @@ class HTTPExchange:
 
     def _log_answered(self, url: str, answer: Answer) -> None:
         if trace.is_on():
-            target = redact(answer.headers["location"]) if _is_redirect(answer) else ""
+            target = redact(answer.headers["location"]) if is_redirect(answer) else ""
             parts = (str(answer.status_code), answer.reason_phrase, answer.headers.get("content-range", ""), target)
             trace.answered(redact(url), self.hidden(" ".join(filter(None, parts))))
 
-    def _connected(self, place: _RequestTarget) -> "httpx.AsyncClient":
-        from coalloc.engine.http.transport import client
-
-        if place.server not in self._clients:
-            dialer = self._options.dialer.under(place.policy)
-            spare = self._plain.spare if self._plain and not self._clients else lambda: None  # of the first server
-            secrets = self._secrets(_origin(place.url))
-            made = client(str(place.url), dialer, self._options.connect_seconds, self._reached, spare, secrets)
-            self._clients[place.server] = made
-        return self._clients[place.server]
-
-    async def _forget_all_but(self, *places: _RequestTarget) -> None:
-        retained = {place.server for place in places}
-        for server in self._clients.keys() - retained:
-            await self._clients.pop(server).aclose()
-
-    def _adopted(self, place: _RequestTarget, begun: PlainAnswer) -> "httpx.Response":
+    def _adopted(self, place: RequestTarget, begun: PlainAnswer) -> "httpx.Response":
         """Return a plain answer as one of httpx, which sends the next requests if there is a cookie."""
         from coalloc.engine.http.transport import adopted
 
         if "set-cookie" in begun.headers:
             self._plainly = False
-        return adopted(begun, place.url, self._connected(place))
+        return adopted(begun, place.url, self.clients.client(place))
 
     @asynccontextmanager
     async def timely(self, seconds: float) -> AsyncIterator[None]:
@@ -419,108 +311,12 @@ class HTTPExchange:
             yield
         except CoallocError:
             raise
-        except NotHTTP as error:
-            raise self._not_http(error) from None
-        except Disconnected as error:
-            raise self._lost(error) from None
         except Exception as error:
-            raise self._converted(error) from None
-
-    def _converted(self, error: Exception) -> Exception:
-        """Return coget's error for an exception of the libraries; any other exception unchanged."""
-        import ssl
-
-        import httpcore
-        import httpx
-
-        match error:
-            case ssl.SSLCertVerificationError():
-                return PermissionRefused(
-                    f"{self.shown}: the server's certificate is not trusted: {self.hidden(error.verify_message)}",
-                    "set SSL_CERT_FILE to the certificate of its authority; if it has expired, tell its admin",
-                )
-            case ssl.SSLError() if "ALERT" in (error.reason or "") and "CERTIFICATE" in (error.reason or ""):
-                return self._certificate_refused(error)
-            case ssl.SSLError() | httpcore.LocalProtocolError():
-                return self._not_http(error)
-            case httpcore.RemoteProtocolError():
-                return self._protocol_error(str(error))
-            case httpcore.NetworkError() | OSError():
-                return self._lost(error)
-            case httpcore.ProxyError():
-                what = f"{self.shown}: the proxy says {self.hidden(error)}"
-                return PermissionRefused(what, "check HTTP_PROXY and NO_PROXY")
-            case httpx.HTTPError() | httpx.InvalidURL():
-                return Unsupported(
-                    f"{self.shown}: invalid URL or redirect: {self.hidden(error)}",
-                    "check the URL, or use another replica",
-                )
-        return error
-
-    def _certificate_refused(self, error: "ssl.SSLError") -> PermissionRefused:
-        """Return the error for a server that wants another client certificate, or one at all."""
-        what = f"{self.shown}: the server refuses the client certificate: {error.reason.lower().replace('_', ' ')}"
-        return PermissionRefused(what, self._presenter.remedy(self._asked_last))
-
-    def _protocol_error(self, reason: str) -> SourceError:
-        if "disconnected" in reason or "closed connection" in reason:
-            return self._lost(reason)
-        return self._not_http(reason)
-
-    def _not_http(self, reason: object) -> NotThatProtocol:
-        what = f"{self.shown}: not an HTTP server: {self.hidden(reason)}"
-        return NotThatProtocol(what, "check scheme and port of the URL")
-
-    def _lost(self, reason: object) -> ConnectionLost:
-        """Return the error for a closed or reset connection; a server of another protocol may cause either."""
-        return ConnectionLost(
-            f"{self.shown}: the connection was lost: {self.hidden(reason)}",
-            "try again; if this happens every time, check scheme and port of the URL",
-        )
+            failed = FailedRequest(self.shown, self.hidden, lambda: self._presenter.remedy(self._asked_last))
+            raise failed.error(error) from None
 
     async def close(self) -> None:
         """Close every connection; may be called twice."""
         if self._plain:
             self._plain.close()
-        await self._forget_all_but()
-
-
-def _is_redirect(answer: Answer) -> bool:
-    return answer.status_code in REDIRECTS and "location" in answer.headers
-
-
-def sent_request(answer: Answer) -> SentRequest:
-    """Return the request that a response answers."""
-    if isinstance(answer, PlainAnswer):
-        return answer.sent
-    request = answer.request
-    return SentRequest(request.method, request.url.raw_path, tuple(request.headers.raw))
-
-
-def connection_of(answer: Answer) -> HTTPConnection:
-    """Return the connection of a response."""
-    connection: HTTPConnection = (
-        answer.connection if isinstance(answer, PlainAnswer) else answer.extensions["network_stream"]
-    )
-    return connection
-
-
-def is_direct(answer: Answer) -> bool:
-    """Return whether a response came without a proxy."""
-    if isinstance(answer, PlainAnswer):
-        return True
-    from coalloc.engine.http.transport import proxied
-
-    return not proxied(str(answer.request.url))
-
-
-def _origin(url: "httpx.URL") -> WebOrigin:
-    return WebOrigin.made(url.scheme, url.raw_host.decode(), url.port)
-
-
-def _server_of(answer: "httpx.Response") -> str | None:
-    """Return the numeric address of the server of a response; if a proxy was used, the URL's address or None."""
-    if not is_direct(answer):
-        return numeric(answer.request.url.raw_host.decode())
-    address: str = connection_of(answer).get_extra_info("server_addr")
-    return address
+        await self.clients.close_all_but()

@@ -13,7 +13,7 @@ from html.parser import HTMLParser
 from urllib.parse import unquote, urljoin, urlsplit
 
 from coalloc.errors import LimitExceeded, Unsupported
-from coalloc.model import Entry
+from coalloc.model.listings import Entry
 from coalloc.util.listing_limits import MOST_ENTRIES
 
 __all__ = ["IndexPage", "child"]

@@ -4,12 +4,13 @@ import codecs
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 
 from coalloc.engine.base import EngineOptions
-from coalloc.engine.http.exchange import Answer, HTTPExchange
+from coalloc.engine.http.exchange import HTTPExchange
 from coalloc.engine.http.index_page import IndexPage
 from coalloc.engine.http.plain import PlainAnswer
+from coalloc.engine.http.responses import Answer
 from coalloc.engine.lister import Lister
 from coalloc.errors import LimitExceeded, NotDirectory, Unsupported
-from coalloc.model import Entry
+from coalloc.model.listings import Entry
 from coalloc.util.listing_limits import MOST_LISTED
 
 __all__ = ["HTTPLister"]

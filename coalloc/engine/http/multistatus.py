@@ -17,7 +17,8 @@ from xml.parsers import expat
 
 from coalloc.engine.http.digests import stated_digests
 from coalloc.errors import ConnectionLost, LimitExceeded, Unsupported
-from coalloc.model import Checksum, Entry, Omission
+from coalloc.model.checksums import Checksum
+from coalloc.model.listings import Entry, Omission
 from coalloc.safe_text import one_line
 from coalloc.util.counts import count
 from coalloc.util.listing_limits import MOST_ENTRIES, MOST_LISTED

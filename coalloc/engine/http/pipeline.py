@@ -12,7 +12,7 @@ from typing import NamedTuple
 from coalloc.engine.http.answers import BUSY, PARTIAL, closes, condition, content_range, refusal, validator
 from coalloc.engine.http.messages import LONGEST, head_end, read_head, request_bytes
 from coalloc.engine.range_request import RangeRequest
-from coalloc.model import Stat
+from coalloc.model.replicas import Stat
 from coalloc.safe_text import redacted_text
 
 __all__ = ["Pipeline", "Question", "UnexpectedResponse"]
@@ -91,7 +91,7 @@ class Pipeline:
 
     @property
     def serves_ahead(self) -> bool | None:
-        """Return whether a request sent before the previous response was answered; None if there was none."""
+        """Return whether the server answers requests that precede its last response; None if none was sent."""
         return None if self._ahead is None else self.answered > self._ahead
 
     def feed(self, data: memoryview) -> None:

@@ -24,7 +24,7 @@ from coalloc.engine.http.messages import (
     refuse_other_protocol,
     request_bytes,
 )
-from coalloc.model import DIRECTLY
+from coalloc.model.routes import DIRECTLY
 from coalloc.util.dialer import Dialer, round_trip
 
 __all__ = [

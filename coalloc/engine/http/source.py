@@ -27,12 +27,14 @@ from coalloc.engine.http.answers import (
 from coalloc.engine.http.channel import HTTPChannel, HTTPConnection, RangeEnded
 from coalloc.engine.http.dav_urls import is_webdav, web_url
 from coalloc.engine.http.digests import WANTED_DIGESTS, stated_digests
-from coalloc.engine.http.exchange import Answer, HTTPExchange, connection_of, is_direct, sent_request
+from coalloc.engine.http.exchange import HTTPExchange
 from coalloc.engine.http.pipeline import Question
 from coalloc.engine.http.plain import PlainAnswer, SentRequest
+from coalloc.engine.http.responses import Answer, connection_of, is_direct, sent_request
 from coalloc.engine.span import Deliver, RangePart, Span
 from coalloc.errors import ConnectionLost, ReplicaChanged, SourceError, Stalled, Unsupported, UsageError
-from coalloc.model import PathState, Stat
+from coalloc.model.replicas import Stat
+from coalloc.model.routes import PathState
 from coalloc.util.counts import count
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """httpx over coget's dialer, so that connections are made like those of every other engine.
 
 Connections are plain sockets, or TLS over them by asyncio. They have no time-outs of their own; the caller limits the
-time. They raise the errors of httpcore, ssl and the dialer, and OSError; `exchange` converts all of them.
+time. They raise the errors of httpcore, ssl and the dialer, and OSError; `request_errors` converts all of them.
 """
 
 import asyncio

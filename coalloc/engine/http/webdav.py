@@ -6,12 +6,14 @@ from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 
 from coalloc.engine.base import EngineOptions
 from coalloc.engine.http.dav_urls import web_url
-from coalloc.engine.http.exchange import Answer, HTTPExchange
+from coalloc.engine.http.exchange import HTTPExchange
 from coalloc.engine.http.multistatus import QUESTION, Multistatus, Properties
 from coalloc.engine.http.plain import PlainAnswer
+from coalloc.engine.http.responses import Answer
 from coalloc.engine.lister import Lister
 from coalloc.errors import IsDirectory, NotDirectory, SourceError, Stalled, Unsupported
-from coalloc.model import Entry, Omission, Stat
+from coalloc.model.listings import Entry, Omission
+from coalloc.model.replicas import Stat
 
 __all__ = ["WebDAVLister", "completed", "listed", "stated_properties"]
 

@@ -13,7 +13,7 @@ from coalloc.errors import (
     SourceError,
     Unsupported,
 )
-from coalloc.model import Checksum
+from coalloc.model.checksums import Checksum
 from coalloc.util.checksums import ALGORITHMS
 
 __all__ = ["LONGEST_ERROR", "ExpiredLogin", "checksums", "error_code", "refusal", "region"]

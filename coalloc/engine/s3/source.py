@@ -5,14 +5,15 @@ URLs that the user gave are opened, because the user's keys sign the requests.
 """
 
 from coalloc.engine.base import EngineOptions
-from coalloc.engine.http.exchange import Answer, HTTPExchange
+from coalloc.engine.http.exchange import HTTPExchange
+from coalloc.engine.http.responses import Answer
 from coalloc.engine.http.source import HTTPFindings, HTTPSource
 from coalloc.engine.s3.account import S3Account
 from coalloc.engine.s3.answers import LONGEST_ERROR, ExpiredLogin, checksums, error_code, refusal, region
 from coalloc.engine.s3.objects import is_region, parse
 from coalloc.engine.span import Deliver, Span
 from coalloc.errors import AddressRefused, SourceError
-from coalloc.model import Stat
+from coalloc.model.replicas import Stat
 
 __all__ = ["S3Findings", "S3Source"]
 

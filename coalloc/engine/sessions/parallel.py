@@ -17,7 +17,8 @@ from coalloc.engine.sessions.route_meter import RouteMeter
 from coalloc.engine.sessions.sharing import RangeSharing
 from coalloc.engine.span import Deliver, Span
 from coalloc.errors import ConnectionLost, NoFreeConnection, SourceError, Stalled, Unreachable
-from coalloc.model import DIRECTLY, PathState, RouteUse, Stat
+from coalloc.model.replicas import Stat
+from coalloc.model.routes import DIRECTLY, PathState, RouteUse
 from coalloc.util.concurrency import succeeded
 from coalloc.util.dialer import Dialer, fastest_is_known
 

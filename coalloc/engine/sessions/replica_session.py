@@ -14,7 +14,8 @@ from coalloc.engine.limits.within_process import connecting
 from coalloc.engine.sessions.route_meter import RouteMeter
 from coalloc.engine.span import Deliver, Span
 from coalloc.errors import NoFreeConnection, ReplicaChanged, SourceError, Stalled
-from coalloc.model import PathState, Stat
+from coalloc.model.replicas import Stat
+from coalloc.model.routes import PathState
 from coalloc.safe_text import redact
 from coalloc.util.addresses import USUAL_PORTS
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from coalloc.engine.span import Deliver
-from coalloc.model import RouteUse
+from coalloc.model.routes import RouteUse
 
 __all__ = ["BEGINNING", "RouteMeter"]
 

@@ -12,7 +12,7 @@ from coalloc.engine.sessions.replica_session import ReplicaSession
 from coalloc.engine.sessions.work import SessionWork
 from coalloc.engine.span import Deliver, RangePart, Span
 from coalloc.errors import ReplicaChanged, SourceError
-from coalloc.model import Stat
+from coalloc.model.replicas import Stat
 from coalloc.schedule.state import UNKNOWN_RATE, median
 from coalloc.schedule.steal_size import seconds_together, stolen
 from coalloc.util.intervals import Intervals

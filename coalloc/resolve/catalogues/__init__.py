@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from coalloc.config import catalogue_settings
 from coalloc.credentials import Credentials
 from coalloc.errors import NothingToFetchFrom, TooMuch, UsageError
-from coalloc.model import ReplicaSet
+from coalloc.model.replicas import ReplicaSet
 from coalloc.resolve.catalogues.documents import DocumentReader
 from coalloc.resolve.file_names import UNPRINTABLE
 from coalloc.util.dialer import Dialer

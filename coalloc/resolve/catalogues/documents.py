@@ -9,7 +9,8 @@ from typing import Any
 from coalloc.credentials import Credentials
 from coalloc.engine.http.exchange import Signer
 from coalloc.errors import NotAllowed, NothingToFetchFrom, TooMuch, UsageError
-from coalloc.model import Checksum, Origin, Replica, ReplicaSet
+from coalloc.model.checksums import Checksum
+from coalloc.model.replicas import Origin, Replica, ReplicaSet
 from coalloc.resolve.file_names import why_unsafe
 from coalloc.resolve.http_documents import FetchedDocument, get
 from coalloc.resolve.replica_urls import admitted, check

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 from coalloc.errors import NoSuchFile, NothingToFetchFrom, UsageError
-from coalloc.model import ReplicaSet
+from coalloc.model.replicas import ReplicaSet
 from coalloc.resolve.catalogues.documents import DocumentReader, described, mapping, sequence, size_of, text
 from coalloc.resolve.file_names import from_url
 from coalloc.resolve.replica_urls import check

@@ -7,7 +7,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 from coalloc.config import CatalogueSettings
 from coalloc.errors import NothingToFetchFrom, SourceError, TooMuch, UsageError
-from coalloc.model import ReplicaSet
+from coalloc.model.replicas import ReplicaSet
 from coalloc.resolve.catalogues.documents import DocumentReader, described, mapping, sequence, size_of, text
 from coalloc.resolve.replica_urls import check
 from coalloc.safe_text import redact

@@ -5,7 +5,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from coalloc.errors import NoSuchFile, TooMuch, UsageError
-from coalloc.model import ReplicaSet
+from coalloc.model.replicas import ReplicaSet
 from coalloc.resolve.catalogues.documents import DocumentReader, described, mapping, sequence, size_of, text
 from coalloc.resolve.catalogues.merging import merged
 

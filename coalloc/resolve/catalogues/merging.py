@@ -4,7 +4,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from coalloc.errors import TooMuch, UsageError
-from coalloc.model import Checksum, ReplicaSet
+from coalloc.model.checksums import Checksum
+from coalloc.model.replicas import ReplicaSet
 
 __all__ = ["merged"]
 

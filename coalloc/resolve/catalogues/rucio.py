@@ -12,7 +12,7 @@ from urllib.parse import quote, urlsplit
 from coalloc.credentials.known import is_protected
 from coalloc.credentials.origins import WebOrigin
 from coalloc.errors import PermissionRefused, UsageError
-from coalloc.model import ReplicaSet
+from coalloc.model.replicas import ReplicaSet
 from coalloc.resolve import metalink
 from coalloc.resolve.catalogues.documents import DocumentReader
 from coalloc.resolve.http_documents import METALINKS

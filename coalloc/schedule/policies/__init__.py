@@ -3,7 +3,7 @@
 from typing import get_args
 
 from coalloc.errors import UsageError
-from coalloc.model import Strategy
+from coalloc.model.plans import Strategy
 from coalloc.schedule.policies.adaptive import Adaptive
 from coalloc.schedule.policies.aggressive import Aggressive
 from coalloc.schedule.policies.base import Policy

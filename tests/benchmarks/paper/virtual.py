@@ -9,7 +9,7 @@ from random import Random
 from statistics import fmean
 
 from coalloc.download.report import source_reports
-from coalloc.model import Estimate
+from coalloc.model.forecasts import Estimate
 from coalloc.testing.simulated import Behaviour, Bottleneck
 from tests.benchmarks.paper.experiments import ETHERNET, EXPERIMENTS, SCALE, Experiment, Scheme
 from tests.benchmarks.paper.measures import Record

@@ -24,7 +24,7 @@ from broker.reports.depots import DepotsQuery, make
 from broker.storage.depots import DepotStore
 from broker.storage.routes import RouteGroup, RouteStore, sampled
 from coalloc.history.route_values import MeasuredRoute
-from coalloc.model import RouteUse
+from coalloc.model.routes import RouteUse
 from tests.broker.reports.filling import DAY, TODAY, counted, fact, report, table, transfer
 
 MIB = 1 << 20

@@ -24,7 +24,7 @@ from broker.worker.recorder import Recorder
 from broker.worker.temporary_names import earlier, names, temporary
 from broker.worker.worker import Worker
 from coalloc.errors import ConnectionLost, IsDirectory, NoSuchFile, PermissionRefused, ReplicaChanged, ServerSays
-from coalloc.model import Entry, Omission
+from coalloc.model.listings import Entry, Omission
 from tests.broker.worlds import World
 
 __all__ = ["SimulatedServer", "Trouble", "simulated"]

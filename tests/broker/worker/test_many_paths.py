@@ -20,7 +20,7 @@ from broker.models.tasks import FilterRule, Item, Task
 from broker.storage.collections import CollectionStore
 from broker.worker.policy import faults
 from coalloc.engine.gridftp.storage import Storage
-from coalloc.model import Entry
+from coalloc.model.listings import Entry
 from tests.broker.random_trees import seen
 from tests.broker.worlds import ANN, Server, Servers, World, begun, held, read, register, working, world_at, write
 from tests.support.effort import effort

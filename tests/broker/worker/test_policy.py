@@ -18,7 +18,8 @@ from broker.worker.policy.lane_count import FIRST, MOST, PairTraffic, decide
 from broker.worker.policy.selection import included, outdated
 from broker.worker.transfer_records import Move, of_batch, of_sources
 from coalloc.errors import ConnectionLost, NoSpace, NoSuchFile, SourceError, UsageError, VerificationError
-from coalloc.model import Entry, PartialCopy, SourceReport
+from coalloc.model.listings import Entry
+from coalloc.model.reports import PartialCopy, SourceReport
 
 HERE, THERE = CollectionPair("a", "b"), CollectionPair("c", "d")
 TUNED = {HERE: 2, THERE: 2}

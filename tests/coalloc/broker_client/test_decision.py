@@ -3,7 +3,8 @@
 import pytest
 
 from coalloc.broker_client.decision import MOST, decision, worth_reporting
-from coalloc.model import Estimate, PartialCopy, SourceReport, TransferReport
+from coalloc.model.forecasts import Estimate
+from coalloc.model.reports import PartialCopy, SourceReport, TransferReport
 
 MB = 1_000_000
 

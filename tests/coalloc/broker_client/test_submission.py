@@ -11,7 +11,7 @@ import pytest
 
 from coalloc import api
 from coalloc.errors import NothingToFetchFrom, UsageError
-from coalloc.model import TaskView
+from coalloc.model.tasks import TaskView
 from tests.support.coget import coget
 
 NUMBER = "5f0c1b3e-8d0a-4b52-9d3c-3b0d6f1f2a77"

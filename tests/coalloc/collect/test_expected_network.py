@@ -5,7 +5,7 @@ import pytest
 from coalloc.collect.expected_network import UNKNOWN, guessed, inward, is_known, labelled
 from coalloc.collect.values import HERE
 from coalloc.errors import UsageError
-from coalloc.model import Estimate
+from coalloc.model.forecasts import Estimate
 from coalloc.planner.documents.scenario import Scenario
 from coalloc.planner.network import Demand, File, Host, Isp, Link, LinkKey, Network, Shared
 

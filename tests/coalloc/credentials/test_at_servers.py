@@ -12,7 +12,7 @@ import pytest
 from coalloc.credentials import Credentials, known
 from coalloc.engine.http import HTTPSource
 from coalloc.errors import PermissionRefused, SourceError
-from coalloc.model import Origin
+from coalloc.model.replicas import Origin
 from coalloc.resolve import http_documents
 from tests.support.fetching import collect, opened, options, random_file
 from tests.support.nginx import Nginx

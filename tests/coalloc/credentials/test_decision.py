@@ -10,7 +10,7 @@ from coalloc.credentials.decision import RequestFacts, why_not
 from coalloc.credentials.origins import WebOrigin
 from coalloc.credentials.presenter import Presenter
 from coalloc.credentials.rules import HostRule
-from coalloc.model import Origin
+from coalloc.model.replicas import Origin
 
 USUAL = ("token", "netrc", "certificate")
 

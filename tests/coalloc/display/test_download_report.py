@@ -6,7 +6,7 @@ import re
 import pytest
 
 from coalloc.display.download_report import headline, print_reports, verification
-from coalloc.model import Checksum
+from coalloc.model.checksums import Checksum
 from tests.support.snapshots import report
 
 SUM = Checksum("adler32", "0a1b2c3d")

@@ -2,7 +2,10 @@
 
 from coalloc.display import json
 from coalloc.errors import TransferFailed
-from coalloc.model import Checksum, Estimate, Plan, PlannedShare, Results
+from coalloc.model.checksums import Checksum
+from coalloc.model.forecasts import Estimate
+from coalloc.model.plans import Plan, PlannedShare
+from coalloc.model.reports import Results
 from tests.support.coget import REPORT_KEYS, SOURCE_KEYS
 from tests.support.snapshots import report, url
 

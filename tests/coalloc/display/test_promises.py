@@ -3,7 +3,7 @@
 import pytest
 
 from coalloc.display.promises import warning
-from coalloc.model import RateView, ReadingRate
+from coalloc.model.promises import RateView, ReadingRate
 
 
 @pytest.mark.parametrize(

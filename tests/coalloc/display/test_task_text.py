@@ -7,7 +7,7 @@ from rich.console import Console
 
 from coalloc.display.task_bars import draw
 from coalloc.display.task_text import TaskLines, summary
-from coalloc.model import TaskView
+from coalloc.model.tasks import TaskView
 
 HALF = TaskView(
     id="5f0c1b3e-8d0a-4b52-9d3c-3b0d6f1f2a77",

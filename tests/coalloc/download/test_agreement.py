@@ -4,7 +4,8 @@ import pytest
 
 from coalloc.download.agreement import Agreement
 from coalloc.errors import ReplicaChanged, VerificationError
-from coalloc.model import Checksum, NamedBy, Replica, ReplicaSet, Stat
+from coalloc.model.checksums import Checksum
+from coalloc.model.replicas import NamedBy, Replica, ReplicaSet, Stat
 
 A, B = "ftp://a/x", "http://b/x"
 MD5, OTHER = Checksum("md5", "0" * 32), Checksum("md5", "1" * 32)

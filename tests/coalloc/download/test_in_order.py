@@ -12,7 +12,9 @@ from coalloc import api
 from coalloc.download import in_order
 from coalloc.download.in_order import InOrderDownload, InOrderSettings
 from coalloc.errors import TransferFailed, UsageError, VerificationError
-from coalloc.model import SUSPECTED, Estimate, PieceHashes, Replica, ReplicaSet
+from coalloc.model.checksums import SUSPECTED, PieceHashes
+from coalloc.model.forecasts import Estimate
+from coalloc.model.replicas import Replica, ReplicaSet
 from coalloc.testing.simulated import Behaviour, SimulatedSource
 from coalloc.testing.virtual_clock import run
 from tests.support.fetching import random_file

@@ -13,7 +13,9 @@ import pytest
 from coalloc.download import in_order
 from coalloc.download.in_order import InOrderDownload, InOrderSettings
 from coalloc.errors import CoallocError
-from coalloc.model import Checksum, Estimate, PieceHashes, Replica, ReplicaSet
+from coalloc.model.checksums import Checksum, PieceHashes
+from coalloc.model.forecasts import Estimate
+from coalloc.model.replicas import Replica, ReplicaSet
 from coalloc.testing.simulated import Behaviour, SimulatedSource
 from coalloc.testing.virtual_clock import run
 from tests.support.effort import effort

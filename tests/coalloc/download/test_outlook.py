@@ -9,7 +9,8 @@ from coalloc.download.outlook import Outlook, promised, refused
 from coalloc.errors import DeadlineRefused
 from coalloc.guarantees.deadline import paths_of
 from coalloc.guarantees.finish import FinishErrors
-from coalloc.model import Deadline, Estimate
+from coalloc.model.forecasts import Estimate
+from coalloc.model.promises import Deadline
 from coalloc.schedule.state import State
 
 MB = 1_000_000

@@ -11,7 +11,10 @@ from coalloc.download import in_order
 from coalloc.download.in_order import InOrderDownload, InOrderSettings
 from coalloc.errors import RateRefused
 from coalloc.guarantees.reading_pace import ReadingPace
-from coalloc.model import Estimate, ReadingRate, Replica, ReplicaSet, TransferReport
+from coalloc.model.forecasts import Estimate
+from coalloc.model.promises import ReadingRate
+from coalloc.model.replicas import Replica, ReplicaSet
+from coalloc.model.reports import TransferReport
 from coalloc.testing.simulated import Behaviour, Bottleneck, SimulatedSource
 from coalloc.testing.virtual_clock import run
 from tests.support.effort import effort

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coalloc.download.preview import preview
-from coalloc.model import Estimate, Replica, ReplicaSet, Stat
+from coalloc.model.forecasts import Estimate
+from coalloc.model.replicas import Replica, ReplicaSet, Stat
 from coalloc.schedule.policies import make
 
 SIZE = 1_000_000_000

@@ -11,7 +11,9 @@ from coalloc.download import replica_sessions
 from coalloc.download.range_reader import IDLE_SECONDS, RangeReader
 from coalloc.download.reader_pool import ReaderPool
 from coalloc.errors import NoAnswer, NoSuchFile, ReplicaChanged, TooMuch, UsageError, VerificationError
-from coalloc.model import Checksum, Estimate, PieceHashes, Replica, ReplicaSet
+from coalloc.model.checksums import Checksum, PieceHashes
+from coalloc.model.forecasts import Estimate
+from coalloc.model.replicas import Replica, ReplicaSet
 from coalloc.testing.simulated import Behaviour, SimulatedSource
 from coalloc.testing.virtual_clock import run
 

@@ -3,7 +3,7 @@
 import pytest
 
 from coalloc.download.read_forecasts import FEW, NEWEST, SHARE, HedgeBudget, ReadForecasts
-from coalloc.model import Estimate
+from coalloc.model.forecasts import Estimate
 
 SIZE = 64 << 10
 

@@ -7,7 +7,7 @@ import pytest
 from coalloc.download.connections import SourceConnections
 from coalloc.download.runner import TransferRunner
 from coalloc.errors import ReplicaChanged, VerificationError
-from coalloc.model import Stat
+from coalloc.model.replicas import Stat
 from coalloc.schedule.actions import Abandon, Action, Close, Connect, Done, Fetch, Wake
 from coalloc.schedule.events import Event, Failed, Finished, Ready, Received, Started, Tick, Waiting
 from coalloc.testing.simulated import Behaviour, SimulatedSource

@@ -11,7 +11,8 @@ from coalloc.download import small_files
 from coalloc.download.small_files import SmallFiles
 from coalloc.download.to_disk import DownloadSettings
 from coalloc.errors import TargetInUse
-from coalloc.model import Checksum, Replica, ReplicaSet
+from coalloc.model.checksums import Checksum
+from coalloc.model.replicas import Replica, ReplicaSet
 from coalloc.partial_file import PartialFile
 from coalloc.schedule.policies import make
 from tests.support.fetching import CountingDialer, options

@@ -2,7 +2,7 @@ import pytest
 
 from coalloc.history.route_values import MeasuredRoute, expected_times
 from coalloc.history.routes import RouteHistory
-from coalloc.model import RouteUse
+from coalloc.model.routes import RouteUse
 
 MIB = 1024 * 1024
 NOW = 1_700_000_000.0

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from coalloc.errors import SinkError
-from coalloc.model import Checksum
+from coalloc.model.checksums import Checksum
 from coalloc.partial_file import matching_bytes, resembles
 
 CONTENT = b"content"

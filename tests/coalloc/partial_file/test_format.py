@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coalloc.model import Checksum, Extent
+from coalloc.model.checksums import Checksum, Extent
 from coalloc.partial_file.format import Header, JournalOrigin, decode, encode_extent, encode_header, encode_revoke
 
 SIZE = 1 << 40

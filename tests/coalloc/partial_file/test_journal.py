@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from coalloc.errors import SinkError
-from coalloc.model import Checksum, Extent, Stat
+from coalloc.model.checksums import Checksum, Extent
+from coalloc.model.replicas import Stat
 from coalloc.partial_file import Journal, JournalOrigin, Recollection, describe, recall
 from coalloc.partial_file import journal as journal_file
 from coalloc.partial_file.format import decode

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coalloc.errors import SinkError
-from coalloc.model import Extent
+from coalloc.model.checksums import Extent
 from coalloc.partial_file import PartialFile
 from coalloc.partial_file.sparse_file import BLOCK
 from coalloc.testing.failing_disk import FailingDisk

@@ -2,7 +2,7 @@
 
 import pytest
 
-from coalloc.model import Checksum, Extent
+from coalloc.model.checksums import Checksum, Extent
 from coalloc.partial_file.format import Header, JournalOrigin
 from coalloc.partial_file.resume import carry_over, staged, why_not
 

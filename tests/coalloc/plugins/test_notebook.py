@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from coalloc.model import Snapshot, SourceView
+from coalloc.model.progress import Snapshot, SourceView
 from coalloc.plugins.notebook import NotebookProgress, _picture
 from tests.support.fetching import random_file
 from tests.support.nginx import Nginx

@@ -3,7 +3,7 @@
 import pytest
 
 from coalloc.engine.http.links import WebLink
-from coalloc.model import NamedBy, Origin
+from coalloc.model.replicas import NamedBy, Origin
 from coalloc.resolve.duplicates import MOST, with_duplicates
 from coalloc.resolve.http_documents import HeadAnswer
 from coalloc.resolve.replica_urls import replica_set

@@ -3,7 +3,7 @@
 import pytest
 
 from coalloc.errors import TooMuch, UsageError
-from coalloc.model import Checksum
+from coalloc.model.checksums import Checksum
 from coalloc.resolve import file_list
 from coalloc.resolve.file_list import ListedFile, read
 

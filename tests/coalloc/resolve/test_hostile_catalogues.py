@@ -15,7 +15,7 @@ from coalloc.cli.main import invoke
 from coalloc.config import catalogue_settings
 from coalloc.credentials import Credentials
 from coalloc.errors import CoallocError, NotAllowed, TooMuch, UsageError
-from coalloc.model import Origin, ReplicaSet
+from coalloc.model.replicas import Origin, ReplicaSet
 from coalloc.resolve import resolve
 from coalloc.resolve.catalogues import documents
 from coalloc.resolve.catalogues.merging import merged

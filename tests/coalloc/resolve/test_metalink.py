@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coalloc.errors import UsageError
-from coalloc.model import Checksum, Origin, PieceHashes, Replica, ReplicaSet
+from coalloc.model.checksums import Checksum, PieceHashes
+from coalloc.model.replicas import Origin, Replica, ReplicaSet
 from coalloc.resolve import metalink
 from coalloc.resolve.xml_tree import MAX_ELEMENTS
 from coalloc.util import checksums

@@ -3,7 +3,8 @@
 import pytest
 
 from coalloc.errors import UsageError
-from coalloc.model import Checksum, PieceHashes, Replica, ReplicaSet
+from coalloc.model.checksums import Checksum, PieceHashes
+from coalloc.model.replicas import Replica, ReplicaSet
 from coalloc.resolve import metalink
 
 MD5, OTHER_MD5, SHA1, OTHER_SHA1 = "0" * 32, "1" * 32, "a" * 40, "b" * 40

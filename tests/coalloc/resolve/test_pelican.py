@@ -19,7 +19,7 @@ from coalloc.errors import (
     Unsupported,
     UsageError,
 )
-from coalloc.model import Federation, Origin, Replica, ReplicaSet
+from coalloc.model.replicas import Federation, Origin, Replica, ReplicaSet
 from coalloc.resolve import resolve
 from coalloc.resolve.federation_answers import MOST_CACHES, ObjectURL, caches, federation_of, parse
 from coalloc.resolve.federation_lister import FederationLister

@@ -5,7 +5,7 @@ import socket
 import pytest
 
 from coalloc.errors import NoSuchFile, PermissionRefused, ServerSays, Unreachable, UsageError
-from coalloc.model import Origin, Replica, ReplicaSet
+from coalloc.model.replicas import Origin, Replica, ReplicaSet
 from coalloc.resolve import http_documents, metalink, resolve
 
 

@@ -5,7 +5,7 @@ import pytest
 from coalloc.engine import open_lister
 from coalloc.engine.lister import Lister
 from coalloc.errors import LimitExceeded, PermissionRefused, UsageError
-from coalloc.model import Entry
+from coalloc.model.listings import Entry
 from coalloc.resolve import trees
 from coalloc.resolve.trees import files_below
 

@@ -12,7 +12,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from coalloc.model import Estimate, PathState
+from coalloc.model.forecasts import Estimate
+from coalloc.model.routes import PathState
 from coalloc.schedule.actions import Abandon, Action, Close, Connect, Done, Fetch, GiveUp, Shorten, Wake, Widen
 from coalloc.schedule.connections import LINGER
 from coalloc.schedule.events import (

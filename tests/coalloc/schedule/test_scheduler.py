@@ -2,7 +2,8 @@
 
 import pytest
 
-from coalloc.model import Estimate, PathState
+from coalloc.model.forecasts import Estimate
+from coalloc.model.routes import PathState
 from coalloc.schedule.actions import Abandon, Close, Connect, Done, Fetch, GiveUp, Shorten, Wake, Widen
 from coalloc.schedule.connections import LINGER
 from coalloc.schedule.events import (

@@ -2,7 +2,7 @@
 
 import pytest
 
-from coalloc.model import PathState
+from coalloc.model.routes import PathState
 from coalloc.schedule.stream_count import FACTOR, FIRST, MOST, Widening
 
 MUCH = 1 << 30

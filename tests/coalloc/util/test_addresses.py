@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coalloc.model import Origin
+from coalloc.model.replicas import Origin
 from coalloc.util.addresses import ANYWHERE, AddressClass, AddressPolicy, class_of, parse_networks, policy_of
 
 PUBLIC, PRIVATE, LOOPBACK, LINK_LOCAL = AddressClass

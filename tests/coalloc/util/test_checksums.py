@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coalloc.errors import UsageError
-from coalloc.model import Checksum
+from coalloc.model.checksums import Checksum
 from coalloc.util import checksums
 from coalloc.util.checksums import (
     ALGORITHMS,

@@ -7,7 +7,7 @@ from zlib import adler32
 import pytest
 
 from coalloc.errors import VerificationError
-from coalloc.model import Checksum, Extent
+from coalloc.model.checksums import Checksum, Extent
 from coalloc.testing.simulated import Behaviour, SimulatedSource
 from coalloc.testing.virtual_clock import run
 from coalloc.verify import AtSink, WitnessServers, expectation

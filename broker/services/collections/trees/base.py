@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator, Mapping, MutableSequence, Sequence
 from typing import Protocol
 
-from coalloc.model import Entry, Omission
+from coalloc.model.listings import Entry, Omission
 
 __all__ = ["Tree"]
 

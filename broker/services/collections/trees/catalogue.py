@@ -6,7 +6,7 @@ from broker.models.names import Parts
 from broker.storage.database import Database
 from broker.storage.dataset_folders import Child, Folders
 from coalloc.errors import NoSuchFile, PermissionRefused
-from coalloc.model import Entry, Omission
+from coalloc.model.listings import Entry, Omission
 
 __all__ = ["CatalogueTree", "meanings"]
 

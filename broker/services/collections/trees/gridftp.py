@@ -24,7 +24,7 @@ from coalloc.errors import (
     ServerSays,
     Unsupported,
 )
-from coalloc.model import Entry, Omission
+from coalloc.model.listings import Entry, Omission
 from coalloc.util.addresses import AddressPolicy
 from coalloc.util.concurrency import gather
 

@@ -9,7 +9,7 @@ from posixpath import dirname, join
 
 from coalloc.api import Storage
 from coalloc.errors import NoSuchFile, NotDirectory, PermissionRefused, ServerSays, Unsupported
-from coalloc.model import Entry
+from coalloc.model.listings import Entry
 from coalloc.util.concurrency import gather
 
 __all__ = ["Links", "inside", "is_link"]

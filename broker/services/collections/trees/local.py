@@ -26,7 +26,7 @@ from coalloc.errors import (
     SourceError,
     Unsupported,
 )
-from coalloc.model import Entry, Kind, Omission
+from coalloc.model.listings import Entry, Kind, Omission
 from coalloc.util.disk import rename_exclusively
 from coalloc.util.partial_names import FETCHED, looks_partial, mark_fetched
 

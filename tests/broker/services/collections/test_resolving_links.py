@@ -11,7 +11,7 @@ from broker.services.collections.trees import links as module
 from broker.services.collections.trees.links import Links
 from coalloc.api import Storage
 from coalloc.errors import NoSuchFile, PermissionRefused, Unsupported
-from coalloc.model import Entry
+from coalloc.model.listings import Entry
 from tests.broker.linked_trees import LinkedTree
 from tests.support.effort import effort
 from tests.support.seeds import tries

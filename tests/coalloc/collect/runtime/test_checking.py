@@ -8,7 +8,7 @@ import pytest
 from coalloc.collect.runtime.checking import check
 from coalloc.collect.runtime.item import CollectItem
 from coalloc.errors import VerificationError
-from coalloc.model import Checksum
+from coalloc.model.checksums import Checksum
 
 CONTENT = bytes(range(200))
 PIECES = [(0, 50), (50, 120), (120, 200)]

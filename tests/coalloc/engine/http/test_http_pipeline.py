@@ -12,7 +12,7 @@ from coalloc.engine.http.pipeline import Pipeline, Question, UnexpectedResponse
 from coalloc.engine.range_request import RangeRequest
 from coalloc.engine.span import Span
 from coalloc.errors import ServerBusy
-from coalloc.model import Stat
+from coalloc.model.replicas import Stat
 
 CONTENT = bytes(range(256)) * 4
 SIZE = len(CONTENT)

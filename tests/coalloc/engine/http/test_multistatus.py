@@ -5,7 +5,8 @@ import pytest
 from coalloc.engine.http import multistatus
 from coalloc.engine.http.multistatus import MAX_NAMESPACE, MAX_RESPONSE, MAX_TAG, Multistatus, Properties
 from coalloc.errors import ConnectionLost, LimitExceeded, Unsupported
-from coalloc.model import Checksum, Entry, Omission
+from coalloc.model.checksums import Checksum
+from coalloc.model.listings import Entry, Omission
 
 OK = "<status>HTTP/1.1 200 OK</status>"
 

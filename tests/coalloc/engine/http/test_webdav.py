@@ -9,7 +9,9 @@ from coalloc.download.request import Request
 from coalloc.engine.http.multistatus import Properties
 from coalloc.engine.http.webdav import WebDAVLister, completed, listed
 from coalloc.errors import CoallocError, ConnectionLost, IsDirectory, NoSuchFile, SourceError, Stalled, Unsupported
-from coalloc.model import Checksum, Entry, Stat
+from coalloc.model.checksums import Checksum
+from coalloc.model.listings import Entry
+from coalloc.model.replicas import Stat
 from coalloc.resolve.file_names import why_unsafe
 from tests.support.apache import Apache
 from tests.support.fetching import options, random_file

@@ -11,7 +11,7 @@ from coalloc.engine.sessions.sharing import SMALLEST
 from coalloc.engine.sessions.work import LONGEST
 from coalloc.engine.span import Span
 from coalloc.errors import ConnectionLost, NoSuchFile, ReplicaChanged, Unreachable
-from coalloc.model import Stat
+from coalloc.model.replicas import Stat
 from coalloc.util.dialer import DirectDialer
 from tests.support.fetching import Collected, collect, opened, options
 from tests.support.waiting import PATIENCE, until

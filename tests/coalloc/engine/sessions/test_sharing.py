@@ -11,7 +11,7 @@ from coalloc.engine.sessions.replica_session import ReplicaSession
 from coalloc.engine.sessions.work import SessionWork
 from coalloc.engine.span import RangePart, Span
 from coalloc.errors import ConnectionLost, Unreachable
-from coalloc.model import Stat
+from coalloc.model.replicas import Stat
 from coalloc.testing.virtual_clock import run
 from coalloc.util.intervals import Intervals
 from tests.support.fetching import Collected, opened, options

@@ -1,0 +1,1 @@
+"""Values that travel between the packages, a subject a module. No I/O."""
