@@ -54,7 +54,7 @@ class StagingRecords(RecordsFile):
                 database.execute(WRITE, made)
                 database.execute(PRUNE, (MOST,))
 
-        self._use(write, None, create=True)
+        self._add(write)
 
     def identify(self, record: StagingRecord) -> None:
         """Store the identity of an area's directory."""
