@@ -1,7 +1,7 @@
 """Records of the staging areas that this user's collect jobs have made at servers, until they are removed.
 
 A job that is killed leaves its staging areas behind. The next job that uses the server finds them here. Without
-records, they stay.
+records, they stay. `partial_files` keeps its records here, too.
 """
 
 import os
