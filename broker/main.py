@@ -187,10 +187,12 @@ def _answer(
 def _oauth_error(status: int, fault: Fault, headers: Mapping[str, str]) -> Response:
     """Return an error in the form of RFC 6749, 5.2.
 
-    `errors` repeats the code, because globus-sdk reads its message and the globus CLI its instructions from there.
+    globus-sdk reads its message from `errors`, and the globus CLI what to do about an invalid grant.
     """
     word = WORDS.get(fault.code, "invalid_request" if fault.code in OURS else fault.code)
     each = {"status": str(status), "code": word.upper(), "title": word}
+    if word != "invalid_grant":
+        each["detail"] = fault.message
     shape = {"error": word, "error_description": fault.message, "errors": [each]}
     return JSONResponse(shape, 400 if status == 422 else status, {**headers, "Cache-Control": "no-store"})
 

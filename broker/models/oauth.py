@@ -217,7 +217,7 @@ def granted(text: str) -> Mapping[str, tuple[str, ...]]:
     for word in _outermost(text):
         server = KNOWN.get(word)
         if server is None:
-            raise OAuthRefused("invalid_scope", f"the scope {word[:100]!a} is not known here")
+            raise OAuthRefused("invalid_scope", f"the scope {word[:200]!a} is not offered by this broker")
         if word not in found.get(server, ()):
             found[server] = (*found.get(server, ()), word)
     return found

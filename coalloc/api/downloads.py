@@ -141,8 +141,8 @@ async def fetch_file(
     if small and request.engine == "auto" and request.max_seconds is None:  # it would not keep what has arrived by then
         done = await small.fetch(found.file, request.options, where, settings)
         if done:
-            if fetched and not done.report.there:
-                fetched.add(where, done.report.size, {found.file.replicas[0].url: done.version})
+            if fetched and done.written:
+                fetched.add(where, done.written, {found.file.replicas[0].url: done.version})
             await record_results(past, broker, request, found, done.report, began)
             return done.report
     ordered, estimates = ranked(found, past)
@@ -156,8 +156,8 @@ async def fetch_file(
     except CoallocError as error:
         await record_results(past, broker, request, found, fetch.report(), began, error)
         raise
-    if fetched and not report.there:
-        fetched.add(where, report.size, fetch.versions)
+    if fetched and fetch.written:
+        fetched.add(where, fetch.written, fetch.versions)
     if not request.admission:
         FinishHistory(past.path).add(fetch.finish_errors, time.time())
     await record_results(past, broker, request, found, report, began)

@@ -215,7 +215,7 @@ def _landing(to: str, servers: CollectServers, overwrite: bool) -> Destination:
         if not to or (Path(to).exists() and not Path(to).is_dir()):
             raise UsageError(f"{to!r} is not a directory", "give a directory with --to; it is created if necessary")
         return LocalDestination(Path(to), overwrite, PartialNames.open())
-    return ServerDestination(servers.add(to), _folder(to), overwrite)
+    return ServerDestination(servers.add(to), _folder(to), overwrite, StagingRecords.open())
 
 
 def _folder(url: str) -> str:

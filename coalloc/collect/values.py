@@ -112,7 +112,7 @@ class CollectReport(NamedTuple):
 
     `duplicate_bytes` arrived a second time, `mended_bytes` were wrong and were fetched again from their origins.
     `staged_bytes` were sent to relays, `peaks` are the largest number of bytes that each host staged at once. `gone`
-    are the lost hosts, with the reason. `cleared` are directories that a killed job had left, and that this one has
+    are the lost hosts, with the reason. `cleared` are paths that a killed job had left, and that this one has
     removed.
     """
 

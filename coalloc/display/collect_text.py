@@ -105,7 +105,7 @@ def verification(report: CollectReport) -> str:
 
 
 def troubles(report: CollectReport) -> list[str]:
-    """Return one line for each lost host, each error, and each directory that was cleared or left behind."""
+    """Return one line for each lost host, each error, and each path that was cleared or left behind."""
     return [
         *(f"{human.host(host)} was lost: {reason}" for host, reason in report.gone.items()),
         *map(_trouble, (each for each in report.files if each.error)),

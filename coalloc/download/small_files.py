@@ -58,13 +58,16 @@ LINGER = 2.0
 GET = "GET", {**WANTED_DIGESTS, "Range": f"bytes=0-{MOST - 1}"}
 HEAD = "HEAD", WANTED_DIGESTS
 _Server = tuple[str, AddressPolicy]
+_Stored = tuple[Checksum | None, os.stat_result]
+"""The first checksum of a file, and its state before it got its name."""
 
 
 class SmallFile(NamedTuple):
-    """A complete file: the report, and the version that its server stated."""
+    """A complete file: the report, the version that its server stated, and the state of a file that was written."""
 
     report: TransferReport
     version: Stat
+    written: os.stat_result | None = None
 
 
 class _OtherBytes(Exception):
@@ -118,12 +121,12 @@ class SmallFiles:
         basis: Basis = "given" if expected else "own word" if stated else "none"
         compared = [each for each in (expected, stated, *stat.checksums) if each]
         try:
-            checksum = await in_thread(_store, data, where, compared, settings)
+            checksum, written = await in_thread(_store, data, where, compared, settings)
         except (_OtherBytes, TargetExists):  # the target may have been made meanwhile, with the same content
             return None
         report = _report(replica.url, where, len(data), clock() - began, checksum, basis, settings)
         sources = tuple(each._replace(unused_checksums=stat.unused) for each in report.sources)
-        return SmallFile(report._replace(sources=sources), stat)
+        return SmallFile(report._replace(sources=sources), stat, written)
 
     async def _whole(
         self, url: str, options: EngineOptions, where: Path, settings: DownloadSettings
@@ -273,8 +276,8 @@ def _is_begun(where: Path) -> bool:
     return os.path.lexists(where) or os.path.lexists(where.with_name(data_folder(where.name)))
 
 
-def _store(data: bytes, where: Path, compared: Sequence[Checksum], settings: DownloadSettings) -> Checksum | None:
-    """Check the bytes, write the file, and give it its name; return its first checksum. Runs in a thread.
+def _store(data: bytes, where: Path, compared: Sequence[Checksum], settings: DownloadSettings) -> _Stored:
+    """Check the bytes, write the file, and give it its name. Runs in a thread.
 
     :param compared: checksums that the bytes must have
     """
@@ -286,8 +289,8 @@ def _store(data: bytes, where: Path, compared: Sequence[Checksum], settings: Dow
         partial.begin(len(data))
         if data:
             partial.write(0, 0, memoryview(data))
-        partial.publish(replace=settings.replace)
-    return next(iter(found.values()), None)
+        written = partial.publish(replace=settings.replace)
+    return next(iter(found.values()), None), written
 
 
 def _digest(data: bytes, algorithm: str) -> str:

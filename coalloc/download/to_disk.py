@@ -97,6 +97,8 @@ class Download(Transfer):
         self._arrivals = [Arrivals() for _ in sources]
         self._time = asyncio.get_running_loop().time
         self._notice: str | None = None
+        self.written: os.stat_result | None = None
+        """The state of the file before it got its name; None if this run did not write or compare it."""
         self._here: Checksum | None = None
         """Checksum of the existing target, if it is the wanted file."""
         self._here_by: Basis = "none"
@@ -204,8 +206,10 @@ class Download(Transfer):
     def _publish(self) -> None:
         """Give the file its name, unless an existing file with the same content must not be replaced."""
         try:
-            self._partial.publish(replace=self._settings.replace)
+            self.written = self._partial.publish(replace=self._settings.replace)
         except TargetExists:
+            with suppress(OSError):
+                self.written = os.lstat(self._target)  # before it is compared
             fetched = Checksum("sha256", self._partial.digest("sha256"))
             if matching_bytes(self._target, fetched, self._partial.size, self._settings.within) is None:
                 raise

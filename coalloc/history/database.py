@@ -2,7 +2,8 @@
 
 It has the results of transfers, measured links and routes, the numbers from which names of collect jobs' partial files
 derive, and the directories that these jobs made at servers. A file that is broken, locked or unwritable never fails a
-transfer: one warning is logged, and it counts as empty.
+transfer: one warning is logged, and it counts as empty. While it is locked, new rows wait in a second file, as
+`late_rows` says.
 """
 
 import logging
@@ -13,6 +14,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, TypeVar
 
+from coalloc.history.late_rows import is_locked, late_path, merge
 from predictors.errors import PredictorError
 
 if TYPE_CHECKING:
@@ -163,11 +165,32 @@ class RecordsFile:
         try:
             if not (create or self.path.exists()):
                 return nothing
-            with closing(_connect(self.path)) as database:
-                return work(database)
+            return self._open(self.path, work)
         except (sqlite3.Error, OSError, PredictorError, TypeError, ValueError) as error:  # also: rows edited by hand
             self._warn(error)
             return nothing
+
+    def _add(self, write: "Callable[[sqlite3.Connection], None]") -> None:
+        """Write new rows to tables that `late_rows` knows; while the file is locked, to those of the second file."""
+        if self.path is None:
+            return
+        import sqlite3
+
+        try:
+            try:
+                self._open(self.path, write)
+            except sqlite3.OperationalError as error:
+                if not is_locked(error):
+                    raise
+                self._open(late_path(self.path), write)
+        except (sqlite3.Error, OSError) as error:
+            self._warn(error)
+
+    def _open(self, path: Path, work: "Callable[[sqlite3.Connection], Result]") -> Result:
+        with closing(_connect(path)) as database:
+            if path == self.path and (late := late_path(path)).exists():
+                merge(database, late)
+            return work(database)
 
     def _warn(self, error: Exception) -> None:
         if not self._warned:

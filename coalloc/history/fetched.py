@@ -46,8 +46,10 @@ def identity(path: Path) -> str | None:
         found = os.lstat(path)
     except (OSError, ValueError):
         return None
-    if not stat.S_ISREG(found.st_mode):
-        return None
+    return _identity(found) if stat.S_ISREG(found.st_mode) else None
+
+
+def _identity(found: os.stat_result) -> str:
     return f"{found.st_dev}:{found.st_ino}:{found.st_size}:{found.st_mtime_ns}:{found.st_ctime_ns}"
 
 
@@ -84,7 +86,7 @@ class FetchedFiles(RecordsFile):
                 database.execute(PRUNE, (MOST_FILES,))
 
         if rows:
-            self._use(write, None, create=True)
+            self._add(write)
 
 
 class FetchedGroup:
@@ -95,10 +97,13 @@ class FetchedGroup:
         self._waiting = WaitingRows(files.add)
         self.flush = self._waiting.flush
 
-    def add(self, path: Path, size: int, versions: Mapping[str, Stat]) -> None:
-        """Add a file that was just completed with this size, unless it has been replaced already."""
-        found = identity(path)
-        if found and found.split(":")[2] == str(size):
+    def add(self, path: Path, written: os.stat_result, versions: Mapping[str, Stat]) -> None:
+        """Add a file that was just completed, unless it has been replaced or changed already.
+
+        :param written: its state before it got its name; only the time of its last change (ctime) may differ since
+        """
+        found, same = identity(path), _identity(written).rpartition(":")[0]
+        if found and found.rpartition(":")[0] == same:
             self._waiting.add([FetchedFile(path, found, versions)])
 
 

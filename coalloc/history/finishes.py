@@ -39,7 +39,7 @@ class FinishHistory(RecordsFile):
         """
         rows = [(moment, ended, error) for moment, error in errors]
         if rows:
-            self._use(lambda database: _insert(database, rows), None, create=True)
+            self._add(lambda database: _insert(database, rows))
 
 
 def _insert(database: "sqlite3.Connection", rows: Sequence[tuple[str, float, float]]) -> None:

@@ -64,7 +64,7 @@ class Pairs(RecordsFile):
         """Add these measurements."""
         rows = list(measured)
         if rows:  # else no file is made
-            self._use(lambda database: _insert(database, rows), None, create=True)
+            self._add(lambda database: _insert(database, rows))
 
     def observations(self, now: float) -> list[Observation]:
         """Return the newest successful measurements of each pair that had ended by now, in the order of their ends."""

@@ -36,7 +36,7 @@ class RouteHistory(RecordsFile):
         """Add these measurements."""
         rows = list(measured)
         if rows:  # else no file is made
-            self._use(lambda database: _insert(database, rows), None, create=True)
+            self._add(lambda database: _insert(database, rows))
 
     def newest(self, now: float) -> list[MeasuredRoute]:
         """Return the newest meaningful measurements of each route, in the order of their ends.

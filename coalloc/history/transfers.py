@@ -51,7 +51,7 @@ class TransferHistory(RecordsFile):
         """Add these transfers, without sources that were not used."""
         rows = [_row(transfer) for transfer in transfers if transfer.outcome != "unused"]
         if rows:  # else no file is made
-            self._use(lambda database: _insert(database, rows), None, create=True)
+            self._add(lambda database: _insert(database, rows))
 
     def estimates(self, urls: Iterable[str], now: float) -> dict[str, Estimate]:
         """Return the forecast for each URL in a transfer that begins at `now`; its rate is None if nothing is known.

@@ -4,6 +4,7 @@ Each byte is written only once, and the file gets its name when it is complete. 
 and whether they are right.
 """
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
@@ -216,17 +217,19 @@ class PartialFile:
         except OSError as error:
             raise disk_error(error, "write", self._target) from None
 
-    def publish(self, *, replace: bool = True) -> None:
+    def publish(self, *, replace: bool = True) -> os.stat_result:
         """Give the file its name, and remove the directory; the file then survives a power cut. Writes the disk.
 
         :param replace: whether to replace an existing file with the target's name
+        :returns: the file's state before it got the name
         :raises TargetExists: if a file exists and `replace` is False; the fetched data stay for a later run
         """
         if self.missing():
             raise RuntimeError(f"{self._target} is incomplete")
-        publish(self._file, self._folder, self._target, self._disk, replace)
+        written = publish(self._file, self._folder, self._target, self._disk, replace)
         self._let_go()
         self._folder.remove()
+        return written
 
     def close(self) -> None:
         """End this run; may be called twice.

@@ -28,8 +28,10 @@ _UNKNOWN = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
 _NO_LINKS = (*_UNKNOWN, errno.EPERM, errno.EMLINK)
 
 
-def publish(data: Data, folder: PartialFolder, target: Path, disk: Disk, replace: bool) -> None:
+def publish(data: Data, folder: PartialFolder, target: Path, disk: Disk, replace: bool) -> os.stat_result:
     """Rename the file to `target`; its bytes reach the disk before its name, and both before this returns.
+
+    :returns: the file's state before the rename
 
     :raises TargetExists: if the name is taken and `replace` is False
     """
@@ -51,6 +53,7 @@ def publish(data: Data, folder: PartialFolder, target: Path, disk: Disk, replace
         raise disk_error(error, "write", target) from None
     with suppress(OSError):  # not supported by every file system; the file is complete and has its name already
         _sync_directory(folder.outside)
+    return found
 
 
 def _publish_new(found: os.stat_result, folder: PartialFolder, disk: Disk) -> None:

@@ -4,7 +4,8 @@ As users' files may have any name, the names of partial files must be unpredicta
 mistaken for users' files. A partial file is named `.NAME.coget-KEY` and is beside the complete file. KEY depends on the
 caller:
 
-- `coget collect`: derived from the directory's random number in the user's records, and the file's name (`derived`)
+- `coget collect` to this machine: derived from the directory's random number in the user's records, and the file's
+  name (`derived`); to a server: made with a random number of the job there
 - a task: the numbers of the task and the work item, which are in the broker's database
 - a copy to a server outside of tasks, or a file staged by another host: a random number of this run (`at_random`,
   `private`)

@@ -1,6 +1,6 @@
 """Access rules of collections, for Globus clients: `globus endpoint permission`."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 from uuid import UUID
 
 from fastapi import Body, Request, status
@@ -10,6 +10,7 @@ from broker.dependencies.context import Services
 from broker.dependencies.route_policies import Reader, Transferrer
 from broker.errors import Invalid
 from broker.handlers.globus import documents, rule_documents
+from broker.handlers.globus.errors import NotOffered
 from broker.handlers.globus.routers import CollectionId, Document, globus_router
 from broker.handlers.globus.submitted_documents import ClientDocument
 from broker.models.collections import NewRule, Permissions, PrincipalType
@@ -23,7 +24,7 @@ router = globus_router("/endpoint/{endpoint_id}")
 class GlobusAccessRule(ClientDocument):
     """A grant to a principal."""
 
-    principal_type: PrincipalType
+    principal_type: PrincipalType | Literal["group"]
     principal: str = ""
     path: str = "/"
     permissions: Permissions
@@ -60,7 +61,10 @@ def _rule(document: GlobusAccessRule) -> NewRule:
     """Return the rule in the broker's form; drop the principal if its type has none, as Globus clients send it anyway.
 
     :raises Invalid: when the rule is not valid
+    :raises NotOffered: when it is for a group
     """
+    if document.principal_type == "group":
+        raise NotOffered("Globus Groups")
     named = document.principal_type in ("identity", "role")
     try:
         return NewRule(**document.model_dump() | ({} if named else {"principal": ""}))

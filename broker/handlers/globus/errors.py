@@ -11,7 +11,9 @@ from coalloc.errors import AlreadyThere, CoallocError, IsDirectory, NoSuchFile, 
 __all__ = ["PREFIX", "ErrorDocument", "GlobusError", "NoItems", "NotOffered", "error", "refusals", "request_id"]
 
 PREFIX = "/v0.10"
-ROOTS = (PREFIX, "/v2", "/jobs", "/flows", "/runs", "/registered_apis", "/web_inputs", "/v1")
+FLOWS = ("/flows", "/runs", "/registered_apis", "/web_inputs")
+"""Path prefixes of Globus Flows, whose errors have another form."""
+ROOTS = (PREFIX, "/v2", "/jobs", *FLOWS, "/v1")
 """Path prefixes of Globus clients: Transfer, Timers, and services that this broker does not offer."""
 OWN = f"{PREFIX}/broker/"
 """Prefix of the broker's own API for the globus CLI; errors below it have the broker's form."""
@@ -50,6 +52,12 @@ class ErrorDocument(Wire):
     resource: str
 
 
+class FlowsErrorDocument(ErrorDocument):
+    """An error in the form of Globus Flows, without which the globus CLI ends with a traceback."""
+
+    error: dict[str, str]
+
+
 class GlobusError(BrokerError):
     """A failure of a collection's server; Globus SDKs do not retry status 502 with these codes."""
 
@@ -77,13 +85,19 @@ class NoItems(BrokerError):
 
 def error(path: str, status: int, fault: Fault, cause: BrokerError | None) -> tuple[int, ErrorDocument] | None:
     """Return the status and document for a failed request to a path of the Globus API; None for other paths."""
-    if not f"{path}/".startswith(tuple(f"{root}/" for root in ROOTS)) or path.startswith(OWN):
+    if not _is_below(path, ROOTS) or path.startswith(OWN):
         return None
     known = CODES.get(fault.code, fault.code)
     code = KINDS.get(type(cause), known) if cause else known
     message = f"{fault.message}: {fault.remedy}" if fault.remedy else fault.message
     document = ErrorDocument(code=code, message=message, request_id=request_id(), resource=path)
+    if _is_below(path, FLOWS):
+        document = FlowsErrorDocument(**document.model_dump(), error={"code": code, "detail": message})
     return 400 if status == 422 else status, document  # Globus has no 422
+
+
+def _is_below(path: str, roots: tuple[str, ...]) -> bool:
+    return f"{path}/".startswith(tuple(f"{root}/" for root in roots))
 
 
 def request_id() -> str:

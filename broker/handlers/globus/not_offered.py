@@ -41,6 +41,15 @@ async def search(caller: Open) -> None:
     raise NotOffered("Globus Search")
 
 
+@router.api_route("/v2/tunnels", methods=METHODS)
+@router.api_route("/v2/tunnels/{rest:path}", methods=METHODS)
+@router.api_route("/v2/stream_access_points", methods=METHODS)
+@router.api_route("/v2/stream_access_points/{rest:path}", methods=METHODS)
+async def tunnels(caller: Open) -> None:
+    """Refuse requests for tunnels between streams."""
+    raise NotOffered("A tunnel")
+
+
 @transfer.post("/endpoint")
 async def personal_endpoint(caller: Transferrer) -> None:
     """Refuse to register a personal endpoint: admins create collections."""
@@ -52,3 +61,11 @@ async def personal_endpoint(caller: Transferrer) -> None:
 async def subscription(endpoint_id: CollectionId, caller: Transferrer) -> None:
     """Refuse to change a subscription, which exists only between Globus and its customers."""
     raise NotOffered("A Globus subscription")
+
+
+@transfer.post("/endpoint/{endpoint_id}/role")
+@transfer.get("/endpoint/{endpoint_id}/role/{role_id}")
+@transfer.delete("/endpoint/{endpoint_id}/role/{role_id}")
+async def role(endpoint_id: CollectionId, caller: Transferrer) -> None:
+    """Refuse to give a role: a collection has one owner."""
+    raise NotOffered("A role in a collection")

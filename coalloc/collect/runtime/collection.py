@@ -18,6 +18,7 @@ from coalloc.collect.runtime.destination import Destination
 from coalloc.collect.runtime.finishing import Finisher
 from coalloc.collect.runtime.item import CollectItem
 from coalloc.collect.runtime.meter import ByteMeter
+from coalloc.collect.runtime.partial_files import clear_partial_files, is_of_files
 from coalloc.collect.runtime.runner import CollectRunner
 from coalloc.collect.runtime.server import CollectServer
 from coalloc.collect.runtime.staging import DirectoryReplaced, StagingArea, clear
@@ -168,12 +169,19 @@ class CollectJob:
         return Collected(item.name, landing.place(item), item.size, "there", checksum=checksum, verified=True)
 
     async def _clear(self) -> None:
-        """Remove the staging areas that killed jobs left at the servers of this one."""
+        """Remove the staging areas and partial files that killed jobs left at the servers of this one."""
         records = self._field.records
         for record in await in_thread(records.abandoned, self._field.servers):
             where = f"{record.server}{record.path}"
+            above = where.rpartition("/")[0]
+            if is_of_files(record) and any(self._field.landing.place(i) != f"{above}/{i.name}" for i in self._items):
+                continue  # of a job with another destination, whose next run will find the files
             try:
-                if await clear(self._field.servers[record.server], record):
+                if is_of_files(record):
+                    names = [item.name for item in self._items]
+                    deleted = await clear_partial_files(self._field.servers[record.server], record, names)
+                    self._cleared += [f"{record.server}{path}" for path in deleted]
+                elif await clear(self._field.servers[record.server], record):
                     self._cleared.append(where)
             except (DirectoryReplaced, NotEmpty) as error:
                 self._left.append(LeftBehind(where, error.message))

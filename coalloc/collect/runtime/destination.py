@@ -8,14 +8,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 
 from coalloc.collect.runtime.item import CollectItem
+from coalloc.collect.runtime.partial_files import ServerPartialFiles
 from coalloc.collect.runtime.server import CollectServer
 from coalloc.collect.runtime.server_name_equality import held
 from coalloc.collect.runtime.staging import SWEEP_SECONDS, SWEEPS
+from coalloc.collect.runtime.staging_records import StagingRecords
 from coalloc.engine.gridftp.storage import Storage
 from coalloc.errors import AlreadyThere, NoSuchFile, SourceError, TargetExists
 from coalloc.model.checksums import Checksum
 from coalloc.resolve import refuse_collisions
-from coalloc.util.partial_names import at_random
 
 __all__ = ["Destination", "ServerDestination"]
 
@@ -90,17 +91,19 @@ class Destination(ABC):
 class ServerDestination(Destination):
     """A directory of a server: files are written under temporary names, and deleted if they are not published.
 
-    A server's rename may replace a file, so the target is checked just before.
+    A server's rename may replace a file, so the target is checked just before. If the job is killed, a later one
+    deletes the files under temporary names, as `records` has it.
 
     :param folder: directory, which is made if it does not exist
     """
 
-    def __init__(self, server: CollectServer, folder: str, overwrite: bool) -> None:
+    def __init__(self, server: CollectServer, folder: str, overwrite: bool, records: StagingRecords) -> None:
         super().__init__()
         self.label = server.label
         self.overwrite = overwrite
         self._server = server
         self._folder = folder.rstrip("/")
+        self._partial = ServerPartialFiles(server, self._folder, records)
         self._beside: dict[str, str] = {}
         self._made: set[str] = set()
         self._making = asyncio.Lock()
@@ -143,11 +146,13 @@ class ServerDestination(Destination):
             return
         path = self._path(item)
         async with self._making:
+            if not self._made:
+                await self._partial.record()
             folder = path.rpartition("/")[0]
             if folder not in self._made:
                 await self._server.ask(lambda store: _make(store, folder))
                 self._made.add(folder)
-        self._beside.setdefault(item.name, at_random(path))
+        self._beside.setdefault(item.name, self._partial.name(path))
 
     async def digest(self, item: CollectItem, algorithm: str, start: int, end: int) -> str | None:
         return await self._server.checksum(self._beside[item.name], algorithm, start, end)
@@ -164,20 +169,23 @@ class ServerDestination(Destination):
         del self._beside[item.name]
 
     async def close(self) -> None:
-        await asyncio.gather(*(self._delete(path) for path in self._beside.values()))
+        deleted = await asyncio.gather(*(self._delete(path) for path in self._beside.values()))
         self._beside.clear()
+        if all(deleted):
+            await self._partial.forget()
 
-    async def _delete(self, path: str) -> None:
-        """Delete a file until it stays deleted: a copy that was cancelled may create it again."""
+    async def _delete(self, path: str) -> bool:
+        """Delete a file until it stays deleted, as a copy that was cancelled may create it again; return if it does."""
         for sweep in range(SWEEPS):
             try:
                 await self._server.ask(lambda store: store.delete(path))
             except NoSuchFile:
                 if sweep:
-                    return
+                    return True
             except SourceError:
-                return  # the result is unknown
+                return False  # the result is unknown
             await asyncio.sleep(SWEEP_SECONDS)
+        return False
 
 
 async def _make(store: Storage, folder: str) -> None:

@@ -13,7 +13,7 @@ from coalloc.model.listings import Entry
 from coalloc.util.disk import in_thread
 from coalloc.util.partial_names import MARK
 
-__all__ = ["SWEEPS", "SWEEP_SECONDS", "DirectoryReplaced", "StagingArea", "clear"]
+__all__ = ["SWEEPS", "SWEEP_SECONDS", "DirectoryReplaced", "StagingArea", "clear", "proven_name"]
 
 STAGING = f"{MARK}staging-"
 """Beginning of the name of a staging area."""
@@ -55,7 +55,7 @@ class StagingArea:
 
     def piece(self, number: int) -> str:
         """Return the path of a piece, available after `make`; the paths of other pieces cannot be inferred from it."""
-        return f"{self.path}/{self._pieces.setdefault(number, _piece_name(self._record.secret, token_hex(8)))}"
+        return f"{self.path}/{self._pieces.setdefault(number, proven_name(self._record.secret, token_hex(8)))}"
 
     async def make(self) -> None:
         """Make the directory, unless it is made already."""
@@ -130,7 +130,7 @@ async def _empty(store: Storage, record: StagingRecord, made: Entry | None) -> N
     """Remove a directory with the pieces in it."""
     await _check(store, record.path, made)
     names = [entry.name async for entries in store.list(record.path) for entry in entries]
-    pieces = [f"{record.path}/{name}" for name in set(names) if name == _piece_name(record.secret, name[:16])]
+    pieces = [f"{record.path}/{name}" for name in set(names) if name == proven_name(record.secret, name[:16])]
     deleted = await asyncio.gather(*(_delete(store, path, made) for path in pieces), return_exceptions=True)
     for error in deleted:
         if error is not None:
@@ -152,6 +152,6 @@ async def _check(store: Storage, path: str, made: Entry | None) -> None:
         raise DirectoryReplaced(f"{path} is not the directory that was created there", "find out what replaced it")
 
 
-def _piece_name(secret: bytes, beginning: str) -> str:
-    """Return the name of a piece with this beginning: the rest proves that the name was made with the secret."""
+def proven_name(secret: bytes, beginning: str) -> str:
+    """Return the name of a piece, or the key of a partial file: its second half proves that the secret is known."""
     return beginning + hmac.new(secret, beginning.encode(errors="surrogateescape"), "sha256").hexdigest()[:16]

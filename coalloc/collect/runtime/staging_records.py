@@ -1,7 +1,7 @@
 """Records of the staging areas that this user's collect jobs have made at servers, until they are removed.
 
 A job that is killed leaves its staging areas behind. The next job that uses the server finds them here. Without
-records, they stay.
+records, they stay. `partial_files` keeps its records here, too.
 """
 
 import os
@@ -54,7 +54,7 @@ class StagingRecords(RecordsFile):
                 database.execute(WRITE, made)
                 database.execute(PRUNE, (MOST,))
 
-        self._use(write, None, create=True)
+        self._add(write)
 
     def identify(self, record: StagingRecord) -> None:
         """Store the identity of an area's directory."""

@@ -12,8 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 from coalloc.engine.gridftp.refusals import refusal
-from coalloc.engine.gridftp.replies import LineReader, Reply, ReplyReader, format_command
-from coalloc.engine.gridftp.shown_commands import command_shown, reply_shown, without_password
+from coalloc.engine.gridftp.replies import LineReader, Reply, ReplyReader, command_shown, format_command
 from coalloc.errors import (
     ConnectionLost,
     LimitExceeded,
@@ -24,6 +23,7 @@ from coalloc.errors import (
     SourceError,
     Stalled,
 )
+from coalloc.safe_text import hide
 from coalloc.util import trace
 from coalloc.util.dialer import Dialer, RelayedSocket, round_trip
 
@@ -75,16 +75,16 @@ class ControlConnection(asyncio.Protocol):
 
     :param where: host:port, for messages
     :param seconds: time limit for any one reply
+    :param password: the session's password, which is hidden in all messages about what the server says
     :ivar relayed: whether other hosts relay the connection
     """
 
-    def __init__(self, where: str, seconds: float) -> None:
+    def __init__(self, where: str, seconds: float, password: str = "") -> None:
         self.where = where
         self.seconds = seconds
         self.protection: Protection | None = None
         self.relayed = False
-        self._password = ""
-        """The password that was sent, to hide it in what the server says."""
+        self._password = password
         self._lines = LineReader()
         self._plain_lines = LineReader()
         self._replies = ReplyReader()
@@ -101,7 +101,13 @@ class ControlConnection(asyncio.Protocol):
 
     @classmethod
     async def connect(
-        cls, dialer: Dialer, host: str, port: int, seconds: float, tls: "ssl.SSLContext | None" = None
+        cls,
+        dialer: Dialer,
+        host: str,
+        port: int,
+        seconds: float,
+        tls: "ssl.SSLContext | None" = None,
+        password: str = "",
     ) -> "ControlConnection":
         """Connect, without waiting for the greeting.
 
@@ -111,7 +117,7 @@ class ControlConnection(asyncio.Protocol):
         :raises ConnectionLost: when the connection was reset at once
         """
         sock = await dialer.dial(host, port, seconds)
-        control = cls(f"{host}:{port}", seconds)
+        control = cls(f"{host}:{port}", seconds, password)
         control.relayed = isinstance(sock, RelayedSocket)
         try:
             named = (host, seconds) if tls else (None, None)
@@ -214,8 +220,6 @@ class ControlConnection(asyncio.Protocol):
         line = format_command(command)
         if trace.is_on():
             trace.asked(self.where, command_shown(command))
-        if command.startswith("PASS "):
-            self._password = command.removeprefix("PASS ")
         if self._lost is not None:
             answered(self._lost)
             return
@@ -309,7 +313,8 @@ class ControlConnection(asyncio.Protocol):
                     self._line_received(plain)
         except SourceError as error:
             where = f"{self.where} is not a GridFTP server" if isinstance(error, NotThatProtocol) else self.where
-            self._end(type(error)(f"{where}: {error.message}", error.remedy))
+            said = hide(error.message, secrets=(self._password,))
+            self._end(type(error)(f"{where}: {said}", error.remedy))
 
     def connection_lost(self, exc: Exception | None) -> None:
         reason = f": {exc}" if exc else ""
@@ -319,10 +324,9 @@ class ControlConnection(asyncio.Protocol):
         reply = self._replies.feed(line)
         if reply is None:
             return
+        reply = reply._replace(password=self._password)
         if trace.is_on():
-            trace.answered(self.where, reply_shown(reply, self._password))
-        if reply.code >= 400:  # its text becomes a message
-            reply = without_password(reply, self._password)
+            trace.answered(self.where, f"{reply.code} {reply.text}")
         self.reset_timer()  # only by a whole reply, else a server could prolong one reply for ever
         if reply.preliminary:
             self._preliminary(reply)

@@ -93,7 +93,7 @@ class GridFTPLogin:
         address.refuse_unsendable()
         tls = security.from_the_start if security else None
         control = await ControlConnection.connect(
-            options.dialer, address.host, address.port, options.connect_seconds, tls
+            options.dialer, address.host, address.port, options.connect_seconds, tls, address.password
         )
         reached(control)
         session = cls(control, address, options, pipelined)

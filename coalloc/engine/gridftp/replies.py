@@ -8,13 +8,14 @@ import re
 from typing import NamedTuple
 
 from coalloc.errors import LimitExceeded, NotThatProtocol, ServerSays, Unsupported
-from coalloc.safe_text import escaped
+from coalloc.safe_text import escaped, hide
 from coalloc.util.checksums import ALGORITHMS
 
 __all__ = [
     "LineReader",
     "Reply",
     "ReplyReader",
+    "command_shown",
     "digest_in",
     "extended_passive_port",
     "facts",
@@ -29,6 +30,9 @@ HEX = re.compile("[0-9a-f]+")
 UNSENDABLE = re.compile(r"[\r\n\0]")
 PASSIVE = re.compile(",".join([r"([0-9]{1,3})"] * 6))
 EXTENDED = re.compile(r"\(([!-~])\1\1([0-9]{1,5})\1\)")
+SECRET = ("PASS", "ACCT", "ADAT", "MIC", "CONF", "ENC", "DCSC")
+"""Commands whose arguments are passwords, tokens or credentials."""
+TOKEN = re.compile(r"ADAT=\S*")
 MAX_LINE = 64 * 1024
 MAX_LINES = 10_000
 MAX_REPLY = 1024 * 1024
@@ -38,10 +42,11 @@ SHOWN = 400
 
 
 class Reply(NamedTuple):
-    """A whole reply: its three-digit code, and its lines without the code."""
+    """A whole reply: its three-digit code, and its lines without the code, which may repeat the session's password."""
 
     code: int
     lines: tuple[str, ...]
+    password: str = ""
 
     @property
     def preliminary(self) -> bool:
@@ -54,8 +59,13 @@ class Reply(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The reply's text on one line, without unprintable characters, short enough for a message."""
-        words = escaped("; ".join(line for line in self.lines if line and line not in ("End.", "End")))
+        """The reply's text for messages: on one line, short, without tokens, the password and unprintable characters.
+
+        >>> Reply(530, ("not with h%75sh!", "ADAT=c2VjcmV0", "End"), "hush!").text
+        'not with ...; ADAT=...'
+        """
+        words = "; ".join(line for line in self.lines if line and line not in ("End.", "End"))
+        words = escaped(hide(TOKEN.sub("ADAT=...", words), secrets=(self.password,)))
         if len(words) > SHOWN:
             words = f"{words[: SHOWN // 2]}...{words[3 - SHOWN // 2 :]}"
         return words
@@ -155,13 +165,23 @@ def format_command(command: str) -> bytes:
     return command.encode("utf-8", "surrogateescape") + b"\r\n"
 
 
+def command_shown(command: str) -> str:
+    """Return a command without the secrets in it.
+
+    >>> command_shown("PASS hush"), command_shown("SIZE /data/x")
+    ('PASS ...', 'SIZE /data/x')
+    """
+    verb = command.partition(" ")[0]
+    return f"{verb} ..." if verb.upper() in SECRET else command
+
+
 def passive_address(reply: Reply) -> tuple[str, int]:
     """Return host and port of a 227 reply.
 
     >>> passive_address(Reply(227, ("Entering Passive Mode (127,0,0,1,4,1)",)))
     ('127.0.0.1', 1025)
     """
-    if match := PASSIVE.search(reply.text):
+    if match := PASSIVE.search(" ".join(reply.lines)):
         numbers = [int(group) for group in match.groups()]
         port = numbers[4] * 256 + numbers[5]
         if max(numbers) < 256 and port:
@@ -175,7 +195,7 @@ def extended_passive_port(reply: Reply) -> int:
     >>> extended_passive_port(Reply(229, ("Entering Extended Passive Mode (|||1025|)",)))
     1025
     """
-    if (match := EXTENDED.search(reply.text)) and 0 < int(match[2]) < 65536:
+    if (match := EXTENDED.search(" ".join(reply.lines))) and 0 < int(match[2]) < 65536:
         return int(match[2])
     raise _no_address(reply)
 

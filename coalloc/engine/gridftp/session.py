@@ -110,12 +110,13 @@ class Session(GridFTPLogin):
             self._check_name(listed)
         if known.get("type", "").lower() in ("dir", "cdir", "pdir"):
             raise NoSuchFile(f"{self.address.shown} is a directory", "give the path of a file in it")
+        stated = listed if known.get("size") else size
         length_text = known.get("size") or (size.lines[0].strip() if size.code == 213 else "")
         if not length_text and not size.positive:
             raise refusal(size, self.address.shown)
         if (length := count(length_text)) is None:
             raise Unsupported(
-                f"{self.address.shown}: the server states an invalid size: {length_text[:40]!r}",
+                f"{self.address.shown}: the server states an invalid size: {stated.text[:80]!r}",
                 "use another replica",
             )
         validator = known.get("modify") or (modified.lines[0].strip() if modified.code == 213 else None)
@@ -130,7 +131,7 @@ class Session(GridFTPLogin):
         if listed.code == 550:
             raise NoSuchFile(f"{shown}: the server says 550 {listed.text}", f"check the path; {remedy}")
         if listed.code == 250 and not listed.lines[1].endswith(self.address.path):
-            raise Unsupported(f"{shown}: the server understood another name, {listed.lines[0]!r}", remedy)
+            raise Unsupported(f"{shown}: the server understood another name, {listed.text!r}", remedy)
 
     @property
     def sends_blocks(self) -> bool:

@@ -199,10 +199,9 @@ class ThirdParty:
     async def _check_size(self, sink: Address, size: int, least: int) -> None:
         """Check the size of the file at a sink that sent no markers."""
         reply = await self.sink.control.submit(f"SIZE {sink.path}", self.sink.options.connect_seconds)
-        stated = reply.lines[0].strip()
-        if reply.code == 213 and (has := count(stated)) is not None and least <= has <= size:
+        if reply.code == 213 and (has := count(reply.lines[0].strip())) is not None and least <= has <= size:
             return
-        raise ConnectionLost(f"{sink.shown} has {stated[:40]} of {size} bytes", "copy it again")
+        raise ConnectionLost(f"{sink.shown} has {reply.text[:40]} of {size} bytes", "copy it again")
 
     def fail(self, error: SourceError, broken: bool = False) -> None:
         """Close both sessions and fail all transfers under way; may be called twice.

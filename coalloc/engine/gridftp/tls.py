@@ -19,7 +19,6 @@ from coalloc.engine.gridftp.address import Address
 from coalloc.engine.gridftp.control import ControlConnection
 from coalloc.engine.gridftp.refusals import login_refusal
 from coalloc.engine.gridftp.replies import Reply
-from coalloc.engine.gridftp.shown_commands import reply_shown
 from coalloc.engine.gridftp.tls_failures import tls_failure
 from coalloc.engine.web_authorities import AuthorityPlaces, WebTrust, authority_places, trust_in
 from coalloc.errors import Stalled, Unsupported
@@ -98,8 +97,8 @@ class TLSSecurity:
         if error := login_refusal(user, password, f"login to {control.where} as {self._address.user}"):
             raise error
         if not 200 <= private.code < 300:
-            shown = reply_shown(private, self._address.password)
-            raise Unsupported(f"{self._where} does not encrypt data: it says {shown}", "use another replica")
+            said = f"{private.code} {private.text}"
+            raise Unsupported(f"{self._where} does not encrypt data: it says {said}", "use another replica")
 
     async def secure(self, data: socket.socket) -> "TLSData":
         """Return the encrypted stream of a data connection."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import NamedTuple
+from uuid import UUID
 
 import pytest
 
@@ -20,6 +21,7 @@ SERVICES = ("AUTH", "TRANSFER", "TIMER", "GROUPS", "FLOWS", "SEARCH")
 NOT_OFFERED = {
     "group list": "Globus Groups",
     "flows list": "Globus Flows",
+    "streams tunnel list": "A tunnel",
     "search index list": "Globus Search",
     "gcp create mapped laptop": "Globus Connect Personal",
 }
@@ -116,8 +118,21 @@ def test_the_cli_and_the_sdk_share_a_directory_and_make_timers_that_outlive_a_ki
     assert "flow timers are not offered by this broker" in refused[1]
     wait_until(lambda: (users.arrived / "from-sdk").exists())
     for words, missing in NOT_OFFERED.items():
-        assert f"{missing} is not offered by this broker" in users.ann.cli(*words.split(), status=1).stderr
+        assert_not_offered(users.ann, missing, *words.split())
+    assert_not_offered(
+        users.ann, "/flow_00000000_0000_0000_0000_000000000000_user'", "flows", "start", str(UUID(int=0))
+    )
+    assert_not_offered(users.ann, "A role in a collection", "endpoint", "role", "delete", guest, str(UUID(int=0)))
+    everyone = ("endpoint", "permission", "create", f"{guest}:/", "--permissions", "r")
+    assert_not_offered(users.ann, "Globus Groups", *everyone, "--group", str(UUID(int=0)))
     _timers_outlive_the_broker(users, tmp_path)
+
+
+def assert_not_offered(user: Globus, missing: str, *words: str) -> None:
+    """Check that a command ends with the broker's sentence, and not with a traceback of the CLI."""
+    said = user.cli(*words, status=1).stderr
+    assert f"{missing} is not offered by this broker" in " ".join(said.split())
+    assert "Traceback" not in said
 
 
 def _shared_and_taken_back(users: Users) -> str:

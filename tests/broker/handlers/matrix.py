@@ -155,6 +155,9 @@ reader    GET    /endpoint/{endpoint_id}/my_shared_endpoint_list
 reader    GET    /endpoint/{endpoint_id}/shared_endpoint_list
 transfer  PUT    /endpoint/{endpoint_id}/subscription
 transfer  PUT    /endpoint/{endpoint_id}/subscription_admin_verified
+transfer  POST   /endpoint/{endpoint_id}/role
+transfer  GET    /endpoint/{endpoint_id}/role/{role_id}
+transfer  DELETE /endpoint/{endpoint_id}/role/{role_id}
 reader    GET    /bookmark_list
 transfer  POST   /bookmark
 reader    GET    /bookmark/{bookmark_id}
@@ -184,6 +187,10 @@ NOT_OFFERED = """
 /v2/groups/{rest:path}
 /v2/preferences
 /v2/subscription_info/{rest:path}
+/v2/tunnels
+/v2/tunnels/{rest:path}
+/v2/stream_access_points
+/v2/stream_access_points/{rest:path}
 /flows
 /flows/{rest:path}
 /runs

@@ -83,4 +83,4 @@ def _words(reply: Reply) -> str:
     """Return the cause of a Globus error, which is the last part of the reply, without the name of its module."""
     text = " ".join(line for line in reply.lines if line not in ("End.", "End"))
     *_, cause = MODULE.split(" ".join(text.split()))
-    return f"the server says {reply.code} {Reply(reply.code, (cause,)).text}"
+    return f"the server says {reply.code} {reply._replace(lines=(cause,)).text}"

@@ -34,6 +34,30 @@ asyncio.run(job())
 """
 """A job that has made a staging area, and says the path of a piece in it."""
 
+WRITER = """
+import asyncio, sys
+from coalloc.collect.runtime.destination import ServerDestination
+from coalloc.collect.runtime.item import CollectItem
+from coalloc.collect.runtime.server import CollectServer
+from coalloc.collect.runtime.staging_records import StagingRecords
+from coalloc.engine.base import EngineOptions
+from coalloc.history.values import source_key
+from coalloc.util.dialer import DirectDialer
+
+async def job():
+    url, folder = sys.argv[1:]
+    server = CollectServer(source_key(url), url, EngineOptions(DirectDialer()))
+    destination = ServerDestination(server, folder, False, StagingRecords.open())
+    item = CollectItem("sub/x", 5000, {})
+    await destination.begin(item)
+    print(destination.sink(item), flush=True)
+    if sys.stdin.read():
+        await destination.close()
+
+asyncio.run(job())
+"""
+"""A job that is about to write a file at a server, and says its path; it ends well if it is told to."""
+
 
 @pytest.fixture
 def server(start_gridftp, tmp_path):
@@ -116,3 +140,27 @@ def test_a_lock_beside_a_complete_file_is_removed_and_named(server, tmp_path):
     (left / "lock").touch(0o600)
     assert f"removed, as a run that was killed had left it: here/{left.name}\n" in run(server, tmp_path).stderr
     assert [path.name for path in (tmp_path / "here").iterdir()] == ["x"]
+
+
+@pytest.mark.parametrize("end", ["killed", "closed"])
+def test_the_partial_files_of_a_killed_job_at_a_server_are_removed_by_the_next_one_and_named(
+    server, start_gridftp, tmp_path, end
+):
+    there, environment = start_gridftp(tmp_path / "there"), {"COGET_HISTORY": str(tmp_path / "history")}
+    (server.root / "run/sub").mkdir()
+    (server.root / "run/x").rename(server.root / "run/sub/x")
+    words = [sys.executable, "-c", WRITER, there.url(""), f"{there.root}/to"]
+    streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(words, env=environment | {"PYTHONPATH": ":".join(sys.path)}, text=True, **streams) as job:
+        left = Path(job.stdout.readline().rstrip())
+        left.write_bytes(b"partial")
+        other = left.with_name(f"{left.name[:-1]}{'0' if left.name[-1] != '0' else '1'}")
+        other.write_bytes(b"of somebody")
+        collecting = ["collect", "--json", server.url("run") + "/", "--to", there.url("to")]
+        alive = json.loads(coget(collecting, tmp_path, **environment).stdout)
+        assert (alive["cleared"], left.exists()) == ([], True)
+        job.communicate("end" if end == "closed" else "")
+    done = json.loads(coget(collecting, tmp_path, **environment).stdout)
+    assert [where.endswith(str(left)) for where in done["cleared"]] == ([True] if end == "killed" else [])
+    assert sorted(path.name for path in left.parent.iterdir()) == sorted([other.name, "x"])
+    assert json.loads(coget(collecting, tmp_path, **environment).stdout)["cleared"] == []

@@ -150,6 +150,35 @@ async def test_a_wrong_password_is_refused_and_not_shown():
     assert "wr0ng" not in f"{error}{error.remedy}{error!r}"
 
 
+async def _fetched(url):
+    async with opened(GridFTPSource(url, options())) as source:
+        await collect(source, 0, 10)
+
+
+@pytest.mark.parametrize(
+    ("verb", "said"),
+    [
+        ("GREETING", "421 busy with hush1234"),
+        ("GREETING", "hush1234"),
+        ("USER", "331 hush1234\r\n230 in\r\nhush1234"),
+        ("PASS", "332 hush1234"),
+        ("TYPE", "421 h%75sh1234"),
+        ("SIZE", "213 hush1234"),
+        ("PASV", "227 hush1234"),
+        ("EPSV", "229 hush1234"),
+        ("QUIT", "221 hush1234"),
+    ],
+)
+async def test_a_password_that_a_reply_repeats_is_in_no_error(verb, said):
+    answers = {"PASV": b"500 no\r\n"} if verb == "EPSV" else {}
+    async with ftp_server(**answers, **{verb: f"{said}\r\n".encode()}) as url:
+        with pytest.raises(SourceError) as caught:
+            await _fetched(url.replace("://", "://ann:hush1234@"))
+    told = f"{caught.value}{caught.value.remedy}{caught.value!r}"
+    assert "hush1234" not in told
+    assert "h%75sh1234" not in told
+
+
 @contextlib.asynccontextmanager
 async def says(greeting):
     """A server that sends `greeting` to each client, and waits; its URL."""

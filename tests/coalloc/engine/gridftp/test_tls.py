@@ -219,6 +219,13 @@ async def test_a_server_that_does_not_encrypt_data_sends_none(tls, reply):
     assert "RETR" not in behaviour.secret
 
 
+@pytest.mark.parametrize("reply", ["200 hush", "500 hush"])
+async def test_a_server_without_tls_gets_no_login_and_its_reply_is_shown_without_the_password(tls, reply):
+    async with ftp(Behaviour(tls, AUTH=reply)) as behaviour:
+        assert type(await failure(behaviour.url)) is Unsupported
+    assert "PASS" not in behaviour.plain
+
+
 async def test_a_refused_login_is_named(tls):
     async with ftp(Behaviour(tls, PASS="530 hush is wrong")) as behaviour:
         assert type(await failure(behaviour.url)) is LoginRefused
