@@ -12,7 +12,7 @@ import socket
 from functools import partial
 from ipaddress import ip_address
 
-from coalloc.engine.batched_reads import BUFFER, ReadBuffer
+from coalloc.engine.batched_reads import BUFFERS, ReadBuffer
 from coalloc.engine.gridftp.control import PendingReply
 from coalloc.engine.gridftp.refusals import refusal
 from coalloc.engine.gridftp.replies import port_command
@@ -136,8 +136,9 @@ class BlockChannel:
         asyncio.get_running_loop().add_reader(self._data, self._readable, self._data, self._gather)
 
     def _readable(self, data: socket.socket, gather: ReadBuffer) -> None:
+        buffer = BUFFERS.receiving
         try:
-            count = data.recv_into(BUFFER)
+            count = data.recv_into(buffer)
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
@@ -146,7 +147,7 @@ class BlockChannel:
             self._give_up()
             return
         try:
-            self._turns.feed(BUFFER[:count])
+            self._turns.feed(buffer[:count])
         except SourceError as error:
             self._fail(error)
             return

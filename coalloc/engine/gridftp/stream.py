@@ -7,7 +7,7 @@ source starves others. There is no time-out: the scheduler decides whether a sou
 import asyncio
 import socket
 
-from coalloc.engine.batched_reads import BUFFER, ReadBuffer
+from coalloc.engine.batched_reads import BUFFERS, ReadBuffer
 from coalloc.engine.gridftp.control import PendingReply
 from coalloc.engine.gridftp.data_connections import ComingConnection
 from coalloc.engine.gridftp.refusals import refusal
@@ -140,8 +140,9 @@ class _Receiver:
         if wanted <= 0:
             self._end()
             return
+        buffer = BUFFERS.receiving
         try:
-            count = self._data.recv_into(BUFFER, min(wanted, len(BUFFER)))
+            count = self._data.recv_into(buffer, min(wanted, len(buffer)))
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
@@ -151,7 +152,7 @@ class _Receiver:
             return
         self._at = start + count
         try:
-            self._deliver(start, start + count, BUFFER[:count])
+            self._deliver(start, start + count, buffer[:count])
         except Exception as error:
             self._end(error)
         else:

@@ -8,7 +8,7 @@ import asyncio
 from math import inf
 from typing import Any, Protocol, Self
 
-from coalloc.engine.batched_reads import BUFFER, ReadBuffer
+from coalloc.engine.batched_reads import BUFFERS, ReadBuffer
 from coalloc.engine.http.pipeline import Pipeline, Question, UnexpectedResponse
 from coalloc.engine.range_request import RangeRequest
 from coalloc.engine.span import Deliver, Span
@@ -70,6 +70,7 @@ class HTTPChannel(asyncio.BufferedProtocol):
         self._sock = transport.get_extra_info("socket")
         self._gather = ReadBuffer(self._sock, self._rtt, LEAST_SECONDS)
         self._asked_at: list[float] = []
+        self._buffer = BUFFERS.receiving
         self._hidden = RECORD if transport.get_extra_info("ssl_object") else 0
 
     @classmethod
@@ -120,12 +121,13 @@ class HTTPChannel(asyncio.BufferedProtocol):
         raise ConnectionLost(f"{self._shown}: the data ended at byte {gap} of {turn.start}-{until}", "try again")
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return BUFFER
+        self._buffer = BUFFERS.receiving
+        return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
         answered = self.pipeline.answered
         try:
-            self.pipeline.feed(BUFFER[:nbytes])
+            self.pipeline.feed(self._buffer[:nbytes])
             for _ in range(answered, self.pipeline.answered):
                 trace.answered(self._shown, "206, the requested bytes")
         except UnexpectedResponse:
