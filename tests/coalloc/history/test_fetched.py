@@ -3,7 +3,7 @@
 import pytest
 
 from coalloc.history.fetched import FetchedFiles, FetchedGroup
-from coalloc.model import Stat
+from coalloc.model.replicas import Stat
 from coalloc.partial_file import PartialFile
 
 CONTENT = b"as fetched"
