@@ -95,7 +95,7 @@ def test_only_bytes_that_cannot_change_are_kept():
 
 
 def test_event_loops_of_two_threads_fetch_at_the_same_time(tmp_path):
-    """While one receives or writes, Python runs the other, whose bytes must not come into the same buffer."""
+    """Bytes of one loop must not come into the buffer of the other, which runs while the first receives or writes."""
     folder, contents = tmp_path / "export", [b"a" * (32 << 20), b"b" * (32 << 20)]
     folder.mkdir()
     with Nginx(folder, tmp_path / "nginx") as server, ThreadPoolExecutor(2) as threads:
