@@ -84,18 +84,19 @@ transfer, auth = TransferClient(app=app), AuthClient(app=app)
 try:
     ConfidentialAppAuthClient(sys.argv[1], "wrong").oauth2_client_credentials_tokens("openid")
 except AuthAPIError as error:
-    refused = [error.http_status, error.message]
+    refused = [error.http_status, error.raw_json["error"], error.message]
 print(json.dumps([transfer.get("/broker/v1/whoami")["role"], auth.userinfo()["preferred_username"],
                   [each["username"] for each in auth.get_identities(usernames="robot@localhost,x@y")], refused]))
 """,
         *service,
     )
-    assert result == ["transfer", "robot@localhost", ["robot@localhost"], [401, "invalid_client"]]
+    wrong = [401, "invalid_client", "the client is unknown, or its secret is wrong"]
+    assert result == ["transfer", "robot@localhost", ["robot@localhost"], wrong]
 
 
-def test_a_wrong_secret_is_refused_as_invalid_client(home, service):
+def test_a_wrong_secret_is_refused_and_named(home, service):
     home.as_client(service[0], "cogetb_wrong")
-    assert "invalid_client" in home.cli("whoami", status=1).stderr
+    assert "the client is unknown, or its secret is wrong" in home.cli("whoami", status=1).stderr
 
 
 def test_people_log_in_and_out(home, ann, tmp_path, broker):
