@@ -81,7 +81,6 @@ def test_a_route_back_may_be_another():
     with Wan(Topology.load({"links": links})) as wan:
         assert wan.topology.routes("b")["a"] == "c"
         assert len(pings(wan)) == 3
-        wan.check()
 
 
 def transfer(wan: Wan, file: Path) -> str:
