@@ -8,7 +8,7 @@ import asyncio
 import socket
 import threading
 
-__all__ = ["BUFFERS", "ReadBuffer", "ReceiveBuffers"]
+__all__ = ["BUFFERS", "ReadBuffer"]
 
 BUFFER_BYTES = 1024 * 1024
 
@@ -25,42 +25,14 @@ ADAPT_SECONDS = 0.1
 
 
 class ReceiveBuffers(threading.local):
-    """The buffers that all connections of an event loop share; each thread has its own.
+    """The buffer that all connections of an event loop share; each thread has its own.
 
-    Received bytes are valid within one callback, which delivers them. `keep` lets them stay longer: the next bytes are
-    then received into another buffer.
+    Received bytes are valid only within one callback, which delivers them.
     """
 
     def __init__(self) -> None:
-        self._receiving = memoryview(bytearray(BUFFER_BYTES))
-        self._free: list[memoryview] = []
-        self._kept: dict[int, int] = {}
-        """Number of kept views of each buffer, by its identity."""
-
-    @property
-    def receiving(self) -> memoryview:
-        """The buffer to receive into now."""
-        if id(self._receiving.obj) in self._kept:
-            self._receiving = self._free.pop() if self._free else memoryview(bytearray(BUFFER_BYTES))
-        return self._receiving
-
-    def keep(self, data: memoryview) -> bool:
-        """Keep delivered bytes valid until `release`; return False if they may change after the callback."""
-        if data.obj is self._receiving.obj:
-            self._kept[id(data.obj)] = self._kept.get(id(data.obj), 0) + 1
-            return True
-        return isinstance(data.obj, bytes)
-
-    def release(self, data: memoryview) -> None:
-        """Release bytes that `keep` kept; call this in the same thread."""
-        buffer, key = data.obj, id(data.obj)
-        if key not in self._kept:
-            return
-        self._kept[key] -= 1
-        if not self._kept[key]:
-            del self._kept[key]
-            if buffer is not self._receiving.obj:
-                self._free.append(memoryview(buffer))
+        self.receiving = memoryview(bytearray(BUFFER_BYTES))
+        """The buffer to receive into."""
 
 
 BUFFERS = ReceiveBuffers()

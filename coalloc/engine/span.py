@@ -18,8 +18,7 @@ __all__ = ["Deliver", "RangePart", "Span", "pieces"]
 Deliver = Callable[[int, int, memoryview | None], None]
 """`deliver(start, end, data)`: the bytes [start, end) of the file have arrived.
 
-`data` has these bytes, and is valid only during the call, unless `engine.batched_reads.BUFFERS` keeps it. It is None if
-the bytes arrived at another server.
+`data` has these bytes, and is valid only during the call. It is None if they arrived at another server.
 """
 
 

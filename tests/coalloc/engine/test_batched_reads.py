@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from coalloc import api
-from coalloc.engine.batched_reads import PART, ReadBuffer, ReceiveBuffers
+from coalloc.engine.batched_reads import PART, ReadBuffer
 from coalloc.testing.virtual_clock import run
 from tests.support.nginx import Nginx
 
@@ -66,32 +66,6 @@ def test_the_buffer_is_never_left_to_fill():
 
 def test_the_last_bytes_are_not_waited_for_in_vain():
     assert held(0.2, (1.0, 1_000_000, PLENTY), (0.01, 9_000, 5_000), (0.01, 5_000, 0)) == [100_000, 5_000, 1]
-
-
-def test_kept_bytes_stay_until_they_are_released():
-    buffers = ReceiveBuffers()
-    first = buffers.receiving
-    first[:5] = b"first"
-    head, tail = first[:2], first[2:5]
-    assert buffers.keep(head)
-    assert buffers.keep(tail)
-    second = buffers.receiving
-    second[:5] = b"other"
-    assert bytes(head) + bytes(tail) == b"first"
-    buffers.release(head)
-    assert buffers.receiving is second, "a part of the first is still kept"
-    assert buffers.keep(second[:5])
-    buffers.release(tail)
-    assert buffers.receiving.obj is first.obj
-    buffers.release(second[:5])
-    assert buffers.receiving.obj is first.obj
-
-
-def test_only_bytes_that_cannot_change_are_kept():
-    buffers = ReceiveBuffers()
-    assert buffers.keep(memoryview(b"fixed"))
-    assert not buffers.keep(memoryview(bytearray(b"mutable")))
-    buffers.release(memoryview(b"fixed"))
 
 
 def test_event_loops_of_two_threads_fetch_at_the_same_time(tmp_path):
