@@ -14,6 +14,7 @@ import signal
 import struct
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from typing import IO, Any
 
@@ -35,12 +36,30 @@ def _done(work: Callable[..., Any], args: tuple[Any, ...]) -> tuple[bool, Any]:
     """Run a job; return whether it succeeded, and its result or error."""
     try:
         return True, work(*args)
-    except MemoryError:
-        os._exit(OUT_OF_MEMORY)  # without memory, other code may fail
     except Exception as error:
-        if isinstance(error, OSError) and error.errno == errno.ENOMEM:  # imports report a lack of memory like this
-            os._exit(OUT_OF_MEMORY)
+        if any(map(_lack_of_memory, _with_causes(error))):
+            traceback.print_exc()
+            sys.stderr.flush()
+            os._exit(OUT_OF_MEMORY)  # without memory, other code may fail, and modules may be half imported
         return False, error
+
+
+def _with_causes(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error, and the errors while which it was raised."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _lack_of_memory(error: BaseException) -> bool:
+    """Return whether an error means that memory could not be allocated.
+
+    Modules in C report that in several ways. A shared library that cannot be mapped is an `ImportError`, a missing
+    module a `ModuleNotFoundError`.
+    """
+    if isinstance(error, OSError):
+        return error.errno == errno.ENOMEM
+    return isinstance(error, MemoryError | SystemError | ImportError) and not isinstance(error, ModuleNotFoundError)
 
 
 def _frame(answer: tuple[bool, Any], began: float, trim: Callable[[int], object]) -> bytes:

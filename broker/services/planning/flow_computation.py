@@ -47,7 +47,7 @@ def planned(request: FlowsRequest, known: Network) -> bytes:
     try:
         made = answer(network, plan(network, content.demand))
     except UsageError as error:
-        if isinstance(error.__cause__ or error.__context__, ImportError):
+        if isinstance(error.__cause__ or error.__context__, ModuleNotFoundError):
             raise Unavailable(f"{error.message} on the broker", error.remedy) from None
         raise Invalid(error.message, error.remedy) from None
     described = document(Scenario(network, urls=content.urls))

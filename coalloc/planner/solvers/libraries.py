@@ -16,5 +16,5 @@ def needed() -> Iterator[None]:
     """
     try:
         yield
-    except ImportError:
+    except ModuleNotFoundError:
         raise UsageError("plans need NumPy and SciPy", "run: pip install 'coget[planner]'") from None

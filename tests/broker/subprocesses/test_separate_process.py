@@ -5,6 +5,7 @@ import mmap
 import os
 import time
 import timeit
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,23 @@ async def test_a_job_over_its_budget_is_refused_and_the_next_is_served(apart, wo
     assert refused.value.remedy == KIND.remedy
     apart.budget = BUDGET
     assert await apart.run(KIND, "bob", pow, 2, 10) == 1024
+
+
+@pytest.mark.sampled(5)
+@pytest.mark.parametrize("megabytes", range(100, 140, 2))
+async def test_libraries_that_lack_memory_are_too_large_however_they_report_it(apart, megabytes):
+    """The budget for time ends libraries that try again for ever."""
+    apart.budget = BUDGET._replace(memory=megabytes << 20, seconds=3)
+    with suppress(TooLarge):
+        await apart.run(KIND, "ann", exec, "import scipy.optimize, scipy.sparse.linalg, pyarrow.parquet")
+
+
+@pytest.mark.parametrize("error", ["ImportError", "MemoryError", "SystemError", "OSError(12, 'no memory')"])
+async def test_an_error_while_memory_lacks_is_too_large(apart, error):
+    with pytest.raises(TooLarge):
+        await apart.run(KIND, "ann", exec, f"try:\n raise {error}\nexcept Exception:\n raise ValueError from None")
+    with pytest.raises(ModuleNotFoundError):
+        await apart.run(KIND, "ann", exec, "import no_such_module")
 
 
 async def test_a_job_that_gets_little_of_the_processor_is_not_too_large(apart):
