@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from broker.errors import Invalid, TooLarge, Unavailable
 from broker.models.plans import FlowsPlanned, FlowsRequest
-from coalloc.errors import UsageError
+from coalloc.errors import TooMuch, UsageError
 from coalloc.planner import plan
 from coalloc.planner.documents.plan import answer
 from coalloc.planner.documents.scenario import Scenario, document, scenario
@@ -40,12 +40,15 @@ def planned(request: FlowsRequest, known: Network) -> bytes:
 
     :param known: network from the broker's data, which completes the network of the request
     :raises Invalid: when a file has no route
+    :raises TooLarge: when the plan cannot be computed
     :raises Unavailable: when a library for planning is not installed
     """
     content = _read(request)
     network = joined(content.network, known)
     try:
         made = answer(network, plan(network, content.demand))
+    except TooMuch as error:
+        raise TooLarge(error.message, error.remedy) from None
     except UsageError as error:
         if isinstance(error.__cause__ or error.__context__, ModuleNotFoundError):
             raise Unavailable(f"{error.message} on the broker", error.remedy) from None

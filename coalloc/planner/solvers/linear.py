@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 from scipy.sparse import csr_array
 
+from coalloc.errors import TooMuch
 from coalloc.planner.capacity_graph import Arrays, CapacityGraph, graph_of
 from coalloc.planner.demands import wanted
 from coalloc.planner.limits import BUDGET, PlanLimits
@@ -30,6 +31,7 @@ from coalloc.planner.solvers.newton import NoWay, least_time
 
 __all__ = ["LinearOptimum", "largest_theta"]
 
+REMEDY = "leave out hosts, links or files, or plan in parts"
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 LEAST = 1e-12
@@ -56,6 +58,7 @@ def largest_theta(network: Network, demand: Demand, direct: bool = False) -> Lin
 
     :param demand: a demand with bytes to send
     :param direct: whether relays are excluded
+    :raises TooMuch: when HiGHS gives up, for example because it lacks memory
     """
     arrays = Arrays(network)
     sinks = {sink: wanted(demand, sink) for sink in sorted({to for file in demand.files for to in file.destinations})}
@@ -95,7 +98,8 @@ class _Program:
         while True:
             found = linprog(costs, bounds, capacities / self.rate, balances, np.zeros(balanced), method="highs")
             if found.status:
-                raise ArithmeticError(f"HiGHS did not solve a linear program that has a solution: {found.message}")
+                # It has a solution, so HiGHS lacked memory, most probably.
+                raise TooMuch(f"HiGHS could not compute the plan: {found.message}", REMEDY)
             theta = float(found.x[self.theta])
             if theta < LEAST:
                 return None

@@ -1,15 +1,17 @@
 """Linear programs: results that max-flow cannot give, and equal results where it can."""
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coalloc.errors import UsageError
+from coalloc.errors import TooMuch, UsageError
 from coalloc.planner import plan
 from coalloc.planner.certificate import check
 from coalloc.planner.network import Demand, File, Host, Link, LinkKey, Network, Shared
+from coalloc.planner.solvers import linear
 from coalloc.planner.static import linear_program, makespan
 from tests.coalloc.planner.networks import USUAL, USUAL_SIZES, demands, networks
 
@@ -51,6 +53,8 @@ def test_shared_sets_disks_budgets_and_several_destinations_are_proved(data):
     demand = Demand(files, budget=data.draw(st.none() | st.floats(1, 10**4)))
     try:
         found = plan(network, demand)
+    except TooMuch:
+        raise
     except UsageError:
         assert demand.budget is not None
     else:
@@ -69,6 +73,14 @@ def test_a_shared_bottleneck():
     check(network, TEN, found)
     assert float(found.makespan) == near(200)
     assert found.reason.startswith("200 s at least, because of the link b -> t and the shared set the fibre")
+
+
+def test_a_plan_on_which_the_solver_gives_up_is_too_much(monkeypatch):
+    """HiGHS gives up without memory, too."""
+    limits = {"maxiter": 0, "presolve": False}
+    monkeypatch.setattr(linear, "linprog", partial(linear.linprog, options=limits))
+    with pytest.raises(TooMuch, match="HiGHS could not compute the plan"):
+        plan(star(price=1e-6), replace(TEN, budget=500.0))
 
 
 def test_a_budget_is_kept_and_named():
