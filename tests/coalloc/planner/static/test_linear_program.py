@@ -6,6 +6,7 @@ from functools import partial
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import linprog
 
 from coalloc.errors import TooMuch, UsageError
 from coalloc.planner import plan
@@ -78,7 +79,7 @@ def test_a_shared_bottleneck():
 def test_a_plan_on_which_the_solver_gives_up_is_too_much(monkeypatch):
     """HiGHS gives up without memory, too."""
     limits = {"maxiter": 0, "presolve": False}
-    monkeypatch.setattr(linear, "linprog", partial(linear.linprog, options=limits))
+    monkeypatch.setattr(linear, "linprog", partial(linprog, options=limits))
     with pytest.raises(TooMuch, match="HiGHS could not compute the plan"):
         plan(star(price=1e-6), replace(TEN, budget=500.0))
 
