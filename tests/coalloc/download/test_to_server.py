@@ -51,7 +51,9 @@ async def test_one_file_from_three_servers(sources, sink, content, strategy):
     assert (sink.root / "out").read_bytes() == content
     assert names(sink.root) == ["out"]
     assert sum(source.bytes for source in report.sources) == report.size == SIZE
-    assert (report.checksum.value, report.verified) == (f"{zlib.adler32(content):08x}", True)
+    assert report.checksum.value == f"{zlib.adler32(content):08x}"
+    ready = [source.url for source in report.sources if source.ready_seconds is not None]
+    assert report.verified or (len(ready) == 1 and strategy != "brute")  # no other source has answered before the end
     assert report.strategy == strategy
     busy = sum(source.bytes > 0 for source in report.sources)
     assert busy == {"single": 1, "brute": 3}.get(strategy, busy)
