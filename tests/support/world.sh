@@ -15,17 +15,11 @@ while read -r address _; do
     ip route replace local "$address" dev lo proto kernel scope host src 192.0.2.7 table local
 done < <(grep here.example "$names"; grep -v 127.0.0.1 "$names")
 
-# The programs of this machine, but no file in which it or a user keeps something.
+# The programs of this machine, but no file in which it or a user keeps something: pages write to `/data`, `/run1`, ...
 mount -t tmpfs -o mode=755 world "$root"
-for each in /*; do
-    case $each in
-        /data | /etc | /home | /mnt | /proc | /root | /run | /scratch | /srv | /store | /tmp | /var) ;;
-        *)
-            if [ -L "$each" ]; then cp -P "$each" "$root$each"; continue; fi
-            [ -d "$each" ] || continue
-            mkdir -p "$root$each" && mount --rbind "$each" "$root$each"
-            ;;
-    esac
+for each in /bin /dev /lib* /opt /sbin /sys /usr; do
+    if [ -L "$each" ]; then cp -P "$each" "$root$each"; continue; fi
+    mkdir -p "$root$each" && mount --rbind "$each" "$root$each"
 done
 mkdir -p "$root"/{proc,root,run/sshd,run/secrets,tmp,var/{log/nginx,lib/nginx,tmp},srv/reports}
 mount -t proc proc "$root/proc"
@@ -61,5 +55,5 @@ enter $serve -p 2811 > "$root/var/log/gsiftp" 2>&1 < /dev/null &
 enter nginx >&2 < /dev/null
 enter /usr/sbin/sshd >&2 < /dev/null
 
-echo ready
-exec chroot "$root" cat > /dev/null
+# Shells enter the root of this process, so it says `ready` only when it has that root.
+exec chroot "$root" sh -c 'echo ready; exec cat > /dev/null'
