@@ -17,6 +17,7 @@ from tests.support.coget import coget
 from tests.support.fetching import CountingDialer, collect, opened, options, random_file
 from tests.support.nginx import Nginx
 from tests.support.scripted import raw_server
+from tests.support.waiting import PATIENCE
 
 STAT = 'HTTP/1.1 200 OK\nContent-Length: 10\nAccept-Ranges: bytes\nETag: "1"\n\n'
 PART = 'HTTP/1.1 206 Part\nContent-Length: 10\nContent-Range: bytes 0-9/10\nETag: "1"\n\n0123456789'
@@ -76,7 +77,7 @@ async def answering(begin, newline):
 
 async def outcome(url):
     """Return the size, version and ten bytes that a session gets from a server, or the error."""
-    source = HTTPSource(url, options(connect_seconds=1.0))
+    source = HTTPSource(url, options(connect_seconds=PATIENCE))
     try:
         stat = await source.open()
         return stat._replace(rtt=None), await collect(source, 0, 10)
