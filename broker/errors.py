@@ -13,6 +13,7 @@
     │   ├── NoBookmark     404
     │   └── NoTimer        404
     ├── Conflict           409  the request contradicts the stored state
+    │   ├── AlreadyGranted 409  an access rule for this principal and path exists
     │   └── Paused         409  an admin has paused the operation
     ├── Outdated           412  the resource has changed since the caller read it
     ├── TooLarge           413  the request exceeds a limit
@@ -28,6 +29,7 @@ from coalloc.errors import PermissionRefused
 from coalloc.safe_text import one_line
 
 __all__ = [
+    "AlreadyGranted",
     "BrokerError",
     "Conflict",
     "CredentialRefused",
@@ -163,6 +165,10 @@ class Conflict(BrokerError):
 
     status = 409
     code = "conflict"
+
+
+class AlreadyGranted(Conflict):
+    """A new access rule where one for the same principal and path exists."""
 
 
 class Paused(Conflict):

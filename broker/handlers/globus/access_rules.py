@@ -52,7 +52,7 @@ async def grant(
     request: Request,
 ) -> Document:
     """Grant access to a path of a collection."""
-    rule = await services.collections.add_rule(caller, endpoint_id, _rule(document))
+    rule = await services.collections.add_rule(caller, endpoint_id, _rule(document), replace=False)
     message = "Access rule created successfully."
     return documents.result("access_create_result", "Created", message, request.url.path, access_id=str(rule.id))
 

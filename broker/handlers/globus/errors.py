@@ -4,7 +4,17 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from broker.errors import BrokerError, NoBookmark, NoCollection, NoTask, NotFound, NotGranted, NoTimer, Paused
+from broker.errors import (
+    AlreadyGranted,
+    BrokerError,
+    NoBookmark,
+    NoCollection,
+    NoTask,
+    NotFound,
+    NotGranted,
+    NoTimer,
+    Paused,
+)
 from broker.models.base import Fault, Wire
 from coalloc.errors import AlreadyThere, CoallocError, IsDirectory, NoSuchFile, NotDirectory, PermissionRefused
 
@@ -18,6 +28,7 @@ ROOTS = (PREFIX, "/v2", "/jobs", *FLOWS, "/v1")
 OWN = f"{PREFIX}/broker/"
 """Prefix of the broker's own API for the globus CLI; errors below it have the broker's form."""
 KINDS: dict[type[BrokerError], str] = {
+    AlreadyGranted: "Exists",
     NoBookmark: "BookmarkNotFound",
     NoCollection: "EndpointNotFound",
     NoTask: "TaskNotFound",

@@ -7,7 +7,7 @@ from uuid import UUID, uuid4
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from broker.errors import Conflict, Forbidden, Invalid, NoCollection, NotFound, NotGranted
+from broker.errors import AlreadyGranted, Conflict, Forbidden, Invalid, NoCollection, NotFound, NotGranted
 from broker.models.callers import Caller
 from broker.models.collections import AccessRule, Collection, NewCollection, NewRule, SharedFolder
 from broker.models.identities import named
@@ -210,10 +210,11 @@ class Collections:
             await TokenStore(connection).note(time.time(), caller.subject, "describe collection", collection.name)
 
     @retried
-    async def add_rule(self, caller: Caller, number: UUID, new: NewRule) -> AccessRule:
+    async def add_rule(self, caller: Caller, number: UUID, new: NewRule, replace: bool = True) -> AccessRule:
         """Add a rule, or replace the rule for the same principal and path.
 
         :raises NoCollection: :raises Forbidden: :raises Conflict: when a guest collection has too many rules
+        :raises AlreadyGranted: when there is such a rule, and `replace` is False
         """
         now = time.time()
         path = normal(new.path).rstrip("/") + "/"
@@ -226,6 +227,11 @@ class Collections:
                 if _same(each, rule):
                     await stored.rename_rule(each.id, principal)
             added = await stored.add_rule(number, rule, now)
+            if not (added or replace):
+                raise AlreadyGranted(
+                    f"{collection.name} has a rule for {rule.principal or rule.principal_type} and {path}",
+                    "change that rule, or delete it first",
+                )
             if added and collection.share is not None and len(known) >= MOST_RULES:
                 raise Conflict(f"{collection.name} has {MOST_RULES} access rules", "remove some of them")
             description = (

@@ -495,6 +495,8 @@ async def test_rules_are_listed_changed_and_taken_back(admin, ends):
     path = f"{V}/endpoint/{ends['far']}"
     rule = {"principal_type": "identity", "principal": str(identity("ann")), "path": "/x/", "permissions": "r"}
     number = (await admin.post(f"{path}/access", json=rule)).json()["access_id"]
+    again = await admin.post(f"{path}/access", json={**rule, "permissions": "rw"})
+    assert (again.status_code, again.json()["code"]) == (409, "Exists")
     reply = (await admin.get(f"{path}/access/{number}")).json()
     assert {name: reply[name] for name in rule} == rule
     assert (await admin.put(f"{path}/access/{number}", json={"permissions": "rw"})).json()["code"] == "Updated"

@@ -141,6 +141,7 @@ def _shared_and_taken_back(users: Users) -> str:
     guest = ann.json("gcp", "create", "guest", "x of ann", f"{users.source}:/pub/x/")["id"]
     permission = ("endpoint", "permission", "create", f"{guest}:/", "--permissions", "r")
     rule = ann.json(*permission, "--identity", "bob@localhost")
+    assert "Exists" in ann.cli(*permission, "--identity", "bob@localhost", status=1).stderr
     assert bob.cli("ls", f"{guest}:/").stdout.split() == ["a.txt", "d/"]
     assert "EndpointNotFound" in bob.cli("ls", f"{users.source}:/", status=1).stderr
     assert "may not write" in bob.cli("mkdir", f"{guest}:/new", status=1).stderr
