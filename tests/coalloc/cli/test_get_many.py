@@ -95,7 +95,7 @@ def test_after_a_kill_the_same_command_completes_the_rest(web, home):
         wait_until(lambda: _held(home / "out" / "big.coget" / "data") > 100_000)
         process.send_signal(signal.SIGKILL)
         process.communicate(timeout=PATIENCE)
-    web.close()
+    web.kill()
     lines = (home / "list").read_text().splitlines()
     with Nginx(web.root, home / "run2", port=web.port):
         status, document, _ = fetch(home, lines=lines)
