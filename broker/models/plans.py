@@ -18,6 +18,7 @@ __all__ = [
     "LimitPrice",
     "LinkFlow",
     "OriginShare",
+    "PlanCaution",
     "PlanRequest",
     "Proof",
     "ReplicaShare",
@@ -120,8 +121,18 @@ class OriginShare(Wire):
     bytes: str
 
 
+class PlanCaution(Wire):
+    """The degrees by which a plan lowered uncertain capacities: of direct links, and of others.
+
+    `relayed` is None if only files without a direct path are relayed.
+    """
+
+    direct: float
+    relayed: float | None
+
+
 class Proof(Wire):
-    """The proof that no plan is faster, in exact numbers.
+    """The proof that no plan is faster, in exact numbers; with `caution`, for lowered capacities.
 
     In T seconds, all bytes together can pay at most T times the sum of price x capacity; each byte pays at least the
     price of its cheapest route.
@@ -131,18 +142,21 @@ class Proof(Wire):
     limits: list[LimitPrice]
     origins: list[OriginShare]
     tolerance: str
+    caution: PlanCaution | None
 
 
 class FlowsPlanned(Wire):
     """A plan in which all flows run at the same time, each at a constant rate, until the end.
 
     - `direct_seconds`: duration of the best plan without relays; None if a file has no direct route
+    - `chance`: probability that relays are faster; None if all capacities are certain, or relays are not in question
     - `network`: the network of the request, completed with the broker's data
     """
 
     method: str
     seconds: float
     direct_seconds: float | None
+    chance: float | None
     reason: str
     paths: list[FileRoute]
     flows: list[LinkFlow]

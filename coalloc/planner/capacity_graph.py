@@ -7,6 +7,7 @@ the first vertex to the second; the host's own files start at the second.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from fractions import Fraction
 from math import gcd
@@ -52,6 +53,12 @@ class Arrays:
         if max(max(capacities, default=0), *(each[2] or 0 for each in self.access), 0) >= MOST:
             raise UsageError("a capacity is too large for a plan", "give bytes per second below 2^60")
         self.capacities = np.array(capacities, np.int64)
+
+    def with_capacities(self, capacities: Integers) -> "Arrays":
+        """Return the same network with other capacities of its links."""
+        changed = copy(self)
+        changed.capacities = capacities
+        return changed
 
     def _isps(self, out: bool) -> Iterator[tuple[tuple[str, str], int]]:
         """Yield the vertex of each ISP; the host's own vertex if it has one ISP without a limit."""

@@ -1,16 +1,24 @@
 """A checker that proves, without a solver and in exact arithmetic, that a plan is sound and that none is faster."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from fractions import Fraction
 from heapq import heappop, heappush
 from itertools import pairwise
 
+from coalloc.planner.demands import with_direct_path
 from coalloc.planner.limits import BUDGET, PlanLimits
 from coalloc.planner.network import Demand, Network
 from coalloc.planner.results import Limit, TransferPlan
+from coalloc.planner.uncertainty import NO_RELAYS, lowered
 
 __all__ = ["BadPlan", "bound", "check", "faults"]
+
+
+PRECISE = Fraction(1, 10**6)
+"""Maximum relative excess over the budget."""
+Straight = Container[tuple[str, str]]
+"""Pairs of a file and a destination without relays."""
 
 
 class BadPlan(Exception):
@@ -25,18 +33,24 @@ def check(network: Network, demand: Demand, plan: TransferPlan) -> None:
 
 def faults(network: Network, demand: Demand, plan: TransferPlan) -> Iterator[str]:
     """Yield the faults of a plan as sentences; nothing if it is sound, complete and proved to be the fastest."""
-    yield from _paths(network, demand, plan)
-    yield from _sums(demand, plan)
+    caution = plan.certificate.caution
+    cautious = network if caution is None else lowered(network, demand, caution)
+    straight = with_direct_path(network, demand) if caution == NO_RELAYS else ()
+    yield from _paths(cautious, demand, plan, straight)
+    yield from _sums(demand, plan, parts=2 if straight else 1)
     yield from _conservation(demand, plan)
     yield from _capacities(network, demand, plan)
-    least = bound(network, demand, plan.certificate.prices)
-    if plan.makespan > least * (1 + plan.certificate.tolerance):
-        yield f"only {float(least)} s are proved to be needed, not {float(plan.makespan)} s"
+    least = bound(cautious, demand, plan.certificate.prices, straight)
+    needed = plan.makespan if caution is None else _seconds(cautious, plan)
+    if needed > least * (1 + plan.certificate.tolerance):
+        yield f"only {float(least)} s are proved to be needed, not {float(needed)} s"
+    if caution is not None and plan.makespan > _seconds(network, plan):
+        yield f"its flows take {float(_seconds(network, plan))} s, not {float(plan.makespan)} s"
     if plan.direct is not None and plan.direct < plan.makespan:
         yield f"without relays it takes {float(plan.direct)} s, less than {float(plan.makespan)} s"
 
 
-def _paths(network: Network, demand: Demand, plan: TransferPlan) -> Iterator[str]:
+def _paths(network: Network, demand: Demand, plan: TransferPlan, straight: Straight) -> Iterator[str]:
     files = {file.name: file for file in demand.files}
     arrived: Counter[tuple[str, str]] = Counter()
     pairs = {(key.source, key.sink) for key in network.links}
@@ -51,7 +65,8 @@ def _paths(network: Network, demand: Demand, plan: TransferPlan) -> Iterator[str
             yield f"{path} goes in circles, or carries less than nothing"
         if strange := set(pairwise(path.hosts)) - pairs:
             yield f"{path} has no links {sorted(strange)}"
-        if lazy := [name for name in path.hosts[1:-1] if name in network.hosts and not network.hosts[name].relays]:
+        between = [name for name in path.hosts[1:-1] if name in network.hosts]
+        if lazy := [name for name in between if (file.name, last) in straight or not network.hosts[name].relays]:
             yield f"{path} goes over {', '.join(lazy)}, which do not relay"
         arrived[path.file, last] += path.bytes
     for file in demand.files:
@@ -60,9 +75,9 @@ def _paths(network: Network, demand: Demand, plan: TransferPlan) -> Iterator[str
                 yield f"{arrived[file.name, to]} of the {file.size} bytes of {file.name} get to {to}"
 
 
-def _sums(demand: Demand, plan: TransferPlan) -> Iterator[str]:
-    """Check that the paths carry the flows of each link, to less than a byte for each destination."""
-    each = len({to for file in demand.files for to in file.destinations})
+def _sums(demand: Demand, plan: TransferPlan, parts: int) -> Iterator[str]:
+    """Check that the paths carry the flows of each link, to less than a byte for each destination and part."""
+    each = parts * len({to for file in demand.files for to in file.destinations})
     moved: Counter[tuple[str, str]] = Counter()
     for path in plan.paths:
         for pair in pairwise(path.hosts):
@@ -109,16 +124,26 @@ def _capacities(network: Network, demand: Demand, plan: TransferPlan) -> Iterato
         return
     limits = PlanLimits(network, demand.budget)
     for limit, load in limits.loads(plan.flows).items():
-        most = limits.capacity(limit) * (1 + plan.certificate.tolerance if limit == BUDGET else plan.makespan)
+        most = limits.capacity(limit) * (
+            1 + min(plan.certificate.tolerance, PRECISE) if limit == BUDGET else plan.makespan
+        )
         if load > most:
             yield f"{limit} carries {float(load)}, and can carry {float(most)}"
 
 
-def bound(network: Network, demand: Demand, prices: Mapping[Limit, Fraction]) -> Fraction:
+def _seconds(network: Network, plan: TransferPlan) -> Fraction:
+    """Return the seconds in which a network carries the flows of a plan; 0 if it has no such links."""
+    if plan.flows.keys() - network.links.keys():
+        return Fraction(0)
+    return PlanLimits(network, None).seconds(plan.flows)
+
+
+def bound(network: Network, demand: Demand, prices: Mapping[Limit, Fraction], straight: Straight = ()) -> Fraction:
     """Return a lower bound of the makespan in seconds, by weak duality (`Certificate`).
 
     A budget is paid once, not per second.
 
+    :param straight: pairs of a file and a destination without relays
     :raises BadPlan: when a price is negative, or of a limit that this network does not have
     """
     limits = PlanLimits(network, demand.budget)
@@ -129,7 +154,10 @@ def bound(network: Network, demand: Demand, prices: Mapping[Limit, Fraction]) ->
         money = prices[BUDGET] * limits.capacity(BUDGET) if BUDGET in prices else Fraction(0)
     except KeyError as error:
         raise BadPlan(f"{error} has a price, but is not a limit") from None
-    paid = sum((_cheapest(network, limits, demand, prices, to) for to in _destinations(demand)), Fraction(0)) - money
+    paid = (
+        sum((_cheapest(network, limits, demand, prices, to, straight) for to in _destinations(demand)), Fraction(0))
+        - money
+    )
     return paid / speed if paid > 0 and speed else Fraction(0)
 
 
@@ -138,7 +166,12 @@ def _destinations(demand: Demand) -> set[str]:
 
 
 def _cheapest(
-    network: Network, limits: PlanLimits, demand: Demand, prices: Mapping[Limit, Fraction], sink: str
+    network: Network,
+    limits: PlanLimits,
+    demand: Demand,
+    prices: Mapping[Limit, Fraction],
+    sink: str,
+    straight: Straight,
 ) -> Fraction:
     """Return the minimum that all bytes for a destination pay, by Dijkstra's algorithm backwards from it."""
     wanted = [file for file in demand.files if file.size and sink in file.destinations and sink not in file.holders]
@@ -146,6 +179,9 @@ def _cheapest(
     for key in network.links:
         length = sum((prices.get(limit, Fraction(0)) * weight for limit, weight in limits.by(key)), Fraction(0))
         into[key.sink].append((key.source, length))
+    near: dict[str, Fraction] = {}
+    for source, length in into[sink]:
+        near[source] = min(length, near.get(source, length))
     far: dict[str, Fraction] = {}
     queue = [(Fraction(0), sink)]
     while queue:
@@ -157,4 +193,8 @@ def _cheapest(
             for source, more in into[here]:
                 if source not in far:
                     heappush(queue, (length + more, source))
-    return sum((file.size * min(far[host] for host in file.holders if host in far) for file in wanted), Fraction(0))
+    paid = Fraction(0)
+    for file in wanted:
+        lengths = near if (file.name, sink) in straight else far
+        paid += file.size * min(lengths[host] for host in file.holders if host in lengths)
+    return paid

@@ -1,13 +1,14 @@
 """Checks of a demand before it is solved, and the parts of it that need no solver."""
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping
 
 from coalloc.errors import UsageError
+from coalloc.planner.limits import PlanLimits
 from coalloc.planner.network import Demand, File, Network
 from coalloc.planner.results import PlannedPath
 
-__all__ = ["checked", "flow_question", "is_flow", "resting", "wanted"]
+__all__ = ["checked", "flow_question", "is_flow", "resting", "wanted", "with_direct_path"]
 
 
 def checked(network: Network, demand: Demand) -> tuple[File, ...]:
@@ -31,6 +32,22 @@ def checked(network: Network, demand: Demand) -> tuple[File, ...]:
 def wanted(demand: Demand, sink: str) -> list[File]:
     """Return the files that have to be sent to a host."""
     return [file for file in demand.files if file.size and sink in file.destinations and sink not in file.holders]
+
+
+def with_direct_path(network: Network, demand: Demand) -> frozenset[tuple[str, str]]:
+    """Return the pairs of a file and a destination to which a link from one of its holders can carry bytes."""
+    limits = PlanLimits(network, None)
+    sinks = {to for file in demand.files for to in file.destinations}
+    sources: defaultdict[str, set[str]] = defaultdict(set)
+    for key in network.links:
+        if key.sink in sinks and all(limits.capacity(limit) for limit, weight in limits.by(key) if weight):
+            sources[key.sink].add(key.source)
+    return frozenset(
+        (file.name, sink)
+        for file in demand.files
+        for sink in file.destinations
+        if file.size and sink not in file.holders and not sources[sink].isdisjoint(file.holders)
+    )
 
 
 def is_flow(network: Network, demand: Demand) -> bool:

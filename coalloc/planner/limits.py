@@ -49,6 +49,14 @@ class PlanLimits:
                 loads[limit] += weight * flow
         return loads
 
+    def seconds(self, flows: Mapping[LinkKey, Fraction]) -> Fraction:
+        """Return the seconds in which flows pass all limits but the budget."""
+        loads = self.loads(flows)
+        return max(
+            (load / self.capacity(limit) for limit, load in loads.items() if load and limit != BUDGET),
+            default=Fraction(0),
+        )
+
     def capacity(self, limit: Limit) -> Fraction:
         """Return the capacity of a limit in bytes per second; for the budget, in money.
 
@@ -86,7 +94,7 @@ def reason(network: Network, limits: Iterable[Limit], seconds: Fraction, direct:
     """Return one sentence about the limits of a plan, and the gain from relays."""
     limit = f"{duration(seconds)} at least, because of {named(network, limits)}"
     if direct is None:
-        return f"{limit}; without relays there is no path"
+        return f"{limit}; without relays, not every file has a path"
     if direct == seconds:
         return f"{limit}; relays are not faster"
     return f"{limit}; without relays it takes {duration(direct)}"

@@ -5,7 +5,7 @@ is known. Networks known from several origins can be joined.
 """
 
 from collections.abc import Callable, Container, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import inf
 from operator import index
 from typing import NamedTuple, Self
@@ -85,6 +85,8 @@ class Network:
     hosts: Mapping[str, Host]
     links: Mapping[LinkKey, Link]
     shared: tuple[Shared, ...] = ()
+    is_uncertain: bool = field(init=False, repr=False, compare=False, default=False)
+    """Whether the capacity of any link is uncertain, by its bounds or its age."""
 
     def __post_init__(self) -> None:
         for name, host in self.hosts.items():
@@ -97,6 +99,8 @@ class Network:
             if type(link.capacity) is not int or link.capacity < 0 or link.bounds or link.price or link.age is not None:
                 _whole(f"link {key}", link.capacity, *(link.bounds or ()))
                 _finite(f"link {key}", link.price, link.age)
+                if link.age or (link.bounds and link.bounds[0] != link.bounds[1]):
+                    object.__setattr__(self, "is_uncertain", True)
             if key != link.key:
                 _same(f"link {key}", key, link.key)
             source, sink, source_isp, sink_isp = key
@@ -141,6 +145,10 @@ class Network:
         """Return the network without a host."""
         left = self.keeping(lambda key: host not in (key.source, key.sink))
         return replace(left, hosts={name: each for name, each in self.hosts.items() if name != host})
+
+    def without_relays(self) -> Self:
+        """Return the network with hosts that do not relay."""
+        return replace(self, hosts={name: replace(host, relays=False) for name, host in self.hosts.items()})
 
     def keeping(self, wanted: Callable[[LinkKey], bool]) -> Self:
         """Return the network with only some of the links."""

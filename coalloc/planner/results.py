@@ -6,6 +6,7 @@ from fractions import Fraction
 from typing import Literal, NamedTuple
 
 from coalloc.planner.network import LinkKey
+from coalloc.planner.uncertainty import Caution
 
 __all__ = ["Certificate", "Limit", "PlannedPath", "TransferPlan"]
 
@@ -43,11 +44,15 @@ class Certificate:
 
     :param origins: bytes of each file that each of its holders sends
     :param tolerance: maximum relative excess of the makespan over the bound; 0 if the solver is exact
+    :param caution: if given, the plan is proved to be the fastest for cautious capacities
+        (`coalloc.planner.uncertainty.lowered`), or among those that relay only files without a direct path
+        (`NO_RELAYS`); its makespan is that for the stated capacities
     """
 
     prices: Mapping[Limit, Fraction]
     origins: Mapping[tuple[str, str], Fraction]
     tolerance: Fraction = Fraction(0)
+    caution: Caution | None = None
 
 
 @dataclass(frozen=True)
@@ -59,8 +64,10 @@ class TransferPlan:
     :param direct: seconds that the best plan without relays takes; None if some file cannot be sent directly
     :param flows: bytes over each link, including fractions of bytes, so that the makespan is exactly the least
     :param paths: the flows in whole bytes; the paths of a file to a destination add up to its size, and the sum over a
-        link differs from its flow by less than a byte for each destination
+        link differs from its flow by less than a byte for each destination (two, if only some files are relayed)
     :param reason: the limits of the plan, in one sentence
+    :param chance: probability that relays are faster than direct transfers; None if all capacities are certain, or
+        relays are not in question
     """
 
     method: str
@@ -70,6 +77,7 @@ class TransferPlan:
     paths: tuple[PlannedPath, ...]
     reason: str
     certificate: Certificate = field(repr=False)
+    chance: float | None = None
 
     @property
     def rates(self) -> dict[LinkKey, Fraction]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from fractions import Fraction
+from math import isfinite
 from typing import Any
 
 from coalloc.planner.network import LinkKey, Network
@@ -19,6 +20,7 @@ def answer(network: Network, plan: TransferPlan) -> dict[str, Any]:
         "method": plan.method,
         "seconds": float(plan.makespan),
         "direct_seconds": None if plan.direct is None else float(plan.direct),
+        "chance": plan.chance,
         "reason": plan.reason,
         "paths": [
             {"file": path.file, "hosts": list(path.hosts), "bytes": path.bytes, "rate": _rate(path.bytes, plan)}
@@ -43,6 +45,7 @@ def _ends(key: LinkKey) -> dict[str, str]:
 
 def _certificate(plan: TransferPlan) -> dict[str, Any]:
     """Return the document of a `coalloc.planner.results.Certificate`."""
+    caution = plan.certificate.caution
     return {
         "seconds": str(plan.makespan),
         "limits": [
@@ -54,7 +57,12 @@ def _certificate(plan: TransferPlan) -> dict[str, Any]:
             for (file, host), count in plan.certificate.origins.items()
         ],
         "tolerance": str(plan.certificate.tolerance),
+        "caution": None if caution is None else {"direct": caution.direct, "relayed": _finite(caution.relayed)},
     }
+
+
+def _finite(number: float) -> float | None:
+    return number if isfinite(number) else None
 
 
 def _limit_text(item: tuple[Limit, Fraction]) -> str:

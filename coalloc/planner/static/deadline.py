@@ -8,11 +8,11 @@ from math import ceil, floor
 from coalloc.errors import UsageError
 from coalloc.planner.demands import flow_question, is_flow
 from coalloc.planner.limits import duration, named
-from coalloc.planner.network import Demand, Network
+from coalloc.planner.network import Demand, File, Network
 from coalloc.planner.results import Limit
 from coalloc.planner.solvers.libraries import needed
 
-__all__ = ["DeadlineRefusal", "in_time", "refusal"]
+__all__ = ["DeadlineRefusal", "due", "in_time", "refusal"]
 
 
 @dataclass(frozen=True)
@@ -54,21 +54,29 @@ def refusal(network: Network, demand: Demand, seconds: float | Fraction) -> Dead
     return DeadlineRefusal(short, prices, f"{short} bytes cannot {what} in {duration(Fraction(seconds))}")
 
 
+def due(demand: Demand) -> float | None:
+    """Return the earliest deadline of files that have to be sent, in seconds, or None."""
+    return min((file.deadline for file in _moved(demand) if file.deadline is not None), default=None)
+
+
+def _moved(demand: Demand) -> list[File]:
+    return [file for file in demand.files if file.size and set(file.destinations) - set(file.holders)]
+
+
 def in_time(network: Network, demand: Demand, seconds: Fraction) -> None:
     """Check that a plan that takes these seconds for all files meets the earliest deadline.
 
     :raises UsageError: when a file has to arrive before the plan ends
     """
-    moved = [file for file in demand.files if file.size and set(file.destinations) - set(file.holders)]
-    due = min((file.deadline for file in moved if file.deadline is not None), default=None)
-    if due is None or due >= seconds:
+    earliest = due(demand)
+    if earliest is None or earliest >= seconds:
         return
-    urgent = Demand(tuple(file for file in moved if file.deadline == due))
+    urgent = Demand(tuple(file for file in _moved(demand) if file.deadline == earliest))
     names = ", ".join(file.name for file in urgent.files)
-    why = refusal(network, urgent, due) if is_flow(network, urgent) else None
+    why = refusal(network, urgent, earliest) if is_flow(network, urgent) else None
     if why is not None:
         raise UsageError(f"{names} cannot arrive in time: {why.reason}", "allow more time")
-    together = f"takes {duration(seconds)} together with all others, not {duration(Fraction(due))}"
+    together = f"takes {duration(seconds)} together with all others, not {duration(Fraction(earliest))}"
     raise UsageError(f"{names} {together}", "send urgent files first, in a separate plan")
 
 

@@ -3,6 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
+from functools import cached_property
 
 import numpy as np
 
@@ -10,14 +11,15 @@ from coalloc.errors import UsageError
 from coalloc.planner.capacity_graph import CapacityGraph
 from coalloc.planner.demands import checked, resting, wanted
 from coalloc.planner.from_graph import flows_of, origins_of
-from coalloc.planner.limits import BUDGET, PlanLimits, reason
+from coalloc.planner.limits import PlanLimits, reason
 from coalloc.planner.network import Demand, LinkKey, Network
 from coalloc.planner.paths import Amounts, leaving_arcs, paths_of, shortest, take, without_cycles
 from coalloc.planner.results import Certificate, PlannedPath, TransferPlan
 from coalloc.planner.solvers.linear import Floats, LinearOptimum, largest_theta
 from coalloc.planner.solvers.maxflow import MaximumFlow, fastest
+from coalloc.planner.uncertainty import NO_CAUTION, NO_RELAYS, Caution, lowered
 
-__all__ = ["solve"]
+__all__ = ["LinearSolver"]
 
 TOLERANCE = Fraction(1, 10**6)
 """Relative tolerance of the makespan; HiGHS satisfies each constraint within 1e-7."""
@@ -25,40 +27,63 @@ PARTS = 2**40
 """Number of parts of a byte; flows are counted in such parts."""
 
 
-def solve(network: Network, demand: Demand) -> TransferPlan:
-    """Return the plan of least makespan for any demand, within a millionth of the bound in its certificate.
+class LinearSolver:
+    """A question for linear programs, to be answered with several degrees of caution.
 
-    :raises UsageError: when some data cannot reach a destination, at all or within the budget
+    :raises UsageError: when the demand does not fit the network
     """
-    checked(network, demand)
-    rest = tuple(resting(network, demand))
-    if not any(wanted(demand, sink) for sink in {sink for file in demand.files for sink in file.destinations}):
-        empty = Certificate({}, {})
-        return TransferPlan("direct", Fraction(0), Fraction(0), {}, rest, "nothing has to be sent", empty)
-    best = largest_theta(network, demand)
-    if best is None:
-        remedy = "add links, or leave out files" + ", or raise the budget" * (demand.budget is not None)
-        raise UsageError("not everything can reach its destination", remedy)
-    straight = largest_theta(network, demand, direct=True)
-    relayed, direct = _Plan(network, demand, best), _Plan(network, demand, straight) if straight else None
-    seconds = direct.makespan if direct else None
-    # Do not use relays without a gain.
-    use = direct if direct and direct.makespan <= relayed.makespan * (1 + TOLERANCE / 1000) else relayed
-    return TransferPlan(
-        "direct" if use is direct else "linear program",
-        use.makespan,
-        seconds,
-        use.flows,
-        (*rest, *use.paths),
-        reason(network, best.prices, use.makespan, seconds),
-        Certificate(best.prices, use.origins, TOLERANCE),
-    )
+
+    def __init__(self, network: Network, demand: Demand) -> None:
+        checked(network, demand)
+        self._network, self._demand = network, demand
+
+    def plan(self, caution: Caution = NO_CAUTION) -> TransferPlan:
+        """Return the plan of least makespan with lowered capacities, or without relays.
+
+        It is within a millionth of the bound in its certificate. It is compared with the plan without relays
+        (`TransferPlan.direct`) only for the stated capacities.
+
+        :raises UsageError: when some data cannot reach a destination, at all or within the budget
+        """
+        network, demand = self._network, self._demand
+        rest = tuple(resting(network, demand))
+        if not any(wanted(demand, sink) for file in demand.files for sink in file.destinations):
+            empty = Certificate({}, {})
+            return TransferPlan("direct", Fraction(0), Fraction(0), {}, rest, "nothing has to be sent", empty)
+        best = self._direct if caution == NO_RELAYS else _optimum(lowered(network, demand, caution), demand)
+        if best is None:
+            remedy = "add links, or leave out files" + ", or raise the budget" * (demand.budget is not None)
+            raise UsageError("not everything can reach its destination", remedy)
+        direct = self._direct if caution in (NO_CAUTION, NO_RELAYS) else None
+        seconds = direct.makespan if direct else None
+        # Do not use relays without a gain.
+        use = direct if direct and direct.makespan <= best.makespan * (1 + TOLERANCE / 1000) else best
+        return TransferPlan(
+            "direct" if use is direct else "linear program",
+            use.makespan,
+            seconds,
+            use.flows,
+            (*rest, *use.paths),
+            reason(network, best.prices, use.makespan, seconds),
+            Certificate(best.prices, use.origins, TOLERANCE),
+        )
+
+    @cached_property
+    def _direct(self) -> "_Plan | None":
+        """The best plan without relays, if there is one."""
+        return _optimum(self._network, self._demand, direct=True)
+
+
+def _optimum(network: Network, demand: Demand, direct: bool = False) -> "_Plan | None":
+    found = largest_theta(network, demand, direct)
+    return _Plan(network, demand, found) if found else None
 
 
 class _Plan:
     """The paths, flows and makespan for an optimum of rates."""
 
     def __init__(self, network: Network, demand: Demand, rates: LinearOptimum) -> None:
+        self.prices = rates.prices
         self.paths: list[PlannedPath] = []
         self.flows: dict[LinkKey, Fraction] = defaultdict(Fraction)
         self.origins: dict[tuple[str, str], Fraction] = defaultdict(Fraction)
@@ -69,12 +94,7 @@ class _Plan:
                 self.flows[key] += size
             for origin, size in origins_of(graph, flow, files).items():
                 self.origins[origin] += size
-        limits = PlanLimits(network, demand.budget)
-        self.makespan = max(
-            load / limits.capacity(limit)
-            for limit, load in limits.loads(self.flows).items()
-            if load and limit != BUDGET
-        )
+        self.makespan = PlanLimits(network, None).seconds(self.flows)
 
 
 def exact(graph: CapacityGraph, found: Floats) -> MaximumFlow:

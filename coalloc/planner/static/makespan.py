@@ -3,7 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import cached_property
 from typing import NamedTuple
+
+import numpy as np
 
 from coalloc.errors import UsageError
 from coalloc.planner.capacity_graph import Arrays, CapacityGraph, Mask, graph_of
@@ -15,8 +18,9 @@ from coalloc.planner.paths import paths_of, without_cycles
 from coalloc.planner.results import Certificate, TransferPlan
 from coalloc.planner.solvers.maxflow import Backend, MaximumFlow, fastest
 from coalloc.planner.solvers.newton import NoWay, least_time
+from coalloc.planner.uncertainty import NO_CAUTION, NO_RELAYS, Caution, direct_pairs, lowered_capacity, spread
 
-__all__ = ["solve"]
+__all__ = ["MakespanSolver", "solve"]
 
 
 class _Found(NamedTuple):
@@ -28,33 +32,77 @@ class _Found(NamedTuple):
 
 def solve(network: Network, demand: Demand, backend: Backend | None = None) -> TransferPlan:
     """Return the result of `coalloc.planner.least_makespan`, computed with this library."""
-    backend = backend or fastest()
-    sink, files = flow_question(network, demand)
-    paths = tuple(resting(network, demand))
-    if not files:
-        empty = Certificate({}, {})
-        return TransferPlan("direct", Fraction(0), Fraction(0), {}, paths, "nothing has to be sent", empty)
-    arrays = Arrays(network)
-    best = _least(arrays, files, sink, backend)
-    prices = prices_of(best.graph, best.side)
-    direct = _direct(arrays, files, sink, backend)
-    why = reason(network, prices, best.seconds, direct and direct.seconds)
-    # Do not use relays without a gain.
-    use = direct if direct and direct.seconds == best.seconds else best
-    flow = replace(use.flow, amounts=without_cycles(use.graph, use.flow.amounts))
-    return TransferPlan(
-        "direct" if use is direct else "least makespan",
-        best.seconds,
-        direct and direct.seconds,
-        flows_of(use.graph, flow),
-        (*paths, *paths_of(use.graph, flow, files, backend)),
-        why,
-        Certificate(prices, origins_of(use.graph, flow, files)),
-    )
+    return MakespanSolver(network, demand, backend).plan()
 
 
-def _least(arrays: Arrays, files: Sequence[File], sink: str, backend: Backend) -> _Found:
-    graph = graph_of(arrays, files, sink)
+class MakespanSolver:
+    """A question for max-flow in arrays, to be answered with several degrees of caution.
+
+    :raises UsageError: when max-flow does not apply
+    """
+
+    def __init__(self, network: Network, demand: Demand, backend: Backend | None = None) -> None:
+        self._network, self._demand, self._backend = network, demand, backend or fastest()
+        self._sink, self._files = flow_question(network, demand)
+        self._arrays = Arrays(network) if self._files else None
+
+    def plan(self, caution: Caution = NO_CAUTION) -> TransferPlan:
+        """Return the plan of least makespan with lowered capacities, or without relays.
+
+        It is compared with the plan without relays (`TransferPlan.direct`) only for the stated capacities.
+
+        :raises UsageError: when no links lead to the destination
+        """
+        paths = tuple(resting(self._network, self._demand))
+        if self._arrays is None:
+            empty = Certificate({}, {})
+            return TransferPlan("direct", Fraction(0), Fraction(0), {}, paths, "nothing has to be sent", empty)
+        files, backend, straight = self._files, self._backend, caution == NO_RELAYS
+        best = straight and self._direct
+        if not best:
+            best = _least(self._lowered(self._arrays, caution), files, self._sink, backend, straight)
+        prices = prices_of(best.graph, best.side)
+        direct = self._direct if straight or caution == NO_CAUTION else None
+        why = reason(self._network, prices, best.seconds, direct and direct.seconds)
+        # Do not use relays without a gain.
+        use = direct if direct and direct.seconds == best.seconds else best
+        flow = replace(use.flow, amounts=without_cycles(use.graph, use.flow.amounts))
+        return TransferPlan(
+            "direct" if use is direct else "least makespan",
+            best.seconds,
+            direct and direct.seconds,
+            flows_of(use.graph, flow),
+            (*paths, *paths_of(use.graph, flow, files, backend)),
+            why,
+            Certificate(prices, origins_of(use.graph, flow, files)),
+        )
+
+    def _lowered(self, arrays: Arrays, caution: Caution) -> Arrays:
+        if caution in (NO_CAUTION, NO_RELAYS):
+            return arrays
+        pairs = direct_pairs(self._demand)
+        cautions = (caution.direct if key[:2] in pairs else caution.relayed for key in arrays.keys)
+        found = map(lowered_capacity, arrays.capacities.tolist(), self._spreads, cautions)
+        return arrays.with_capacities(np.fromiter(found, np.int64, len(arrays.keys)))
+
+    @cached_property
+    def _direct(self) -> _Found | None:
+        """The best plan without relays, if there is one."""
+        assert self._arrays is not None, "there are files to send"
+        graph = graph_of(self._arrays, self._files, self._sink, direct=True)
+        try:
+            time, flow, side = least_time(graph, self._backend)
+        except NoWay:
+            return None
+        return _Found(graph, time * graph.second, flow, side)
+
+    @cached_property
+    def _spreads(self) -> list[float]:
+        return [spread(link) for link in self._network.links.values()]
+
+
+def _least(arrays: Arrays, files: Sequence[File], sink: str, backend: Backend, direct: bool) -> _Found:
+    graph = graph_of(arrays, files, sink, direct)
     try:
         time, flow, side = least_time(graph, backend)
     except NoWay as error:
@@ -62,15 +110,6 @@ def _least(arrays: Arrays, files: Sequence[File], sink: str, backend: Backend) -
         raise UsageError(
             f"there is no path from {', '.join(lost)} to {sink}", "add links, or leave out these files"
         ) from None
-    return _Found(graph, time * graph.second, flow, side)
-
-
-def _direct(arrays: Arrays, files: Sequence[File], sink: str, backend: Backend) -> _Found | None:
-    graph = graph_of(arrays, files, sink, direct=True)
-    try:
-        time, flow, side = least_time(graph, backend)
-    except NoWay:
-        return None
     return _Found(graph, time * graph.second, flow, side)
 
 

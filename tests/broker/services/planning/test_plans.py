@@ -99,8 +99,11 @@ async def test_a_plan_is_completed_with_forecasts_and_capacities(broker, stocked
     assert len(plan["network"]["links"]) == 6
     assert plan["direct_seconds"] == pytest.approx(1000 / 5, rel=0.2)
     assert plan["seconds"] == pytest.approx(1000 / 45, rel=0.2)
+    assert plan["chance"] > 0.99
     given = {**wanted, "links": {"cern-1 -> fnal-1": "400 MB/s"}}
-    assert (await planned(stocked, given))["seconds"] < 1000 / 400
+    short = await planned(stocked, given)
+    assert (short["method"], short["seconds"]) == ("direct", 1000 / 400)
+    assert short["certificate"]["caution"] == {"direct": 0, "relayed": None}
 
 
 @pytest.mark.sampled(2)
