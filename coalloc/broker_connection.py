@@ -14,7 +14,7 @@ from coalloc.util.documents import document
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ["NONSENSE", "BrokerConnection", "BrokerRefuses", "BrokerSilent", "ServerEvent"]
+__all__ = ["NONSENSE", "BrokerConflict", "BrokerConnection", "BrokerRefuses", "BrokerSilent", "ServerEvent"]
 
 SECONDS = 10.0
 """Time limit in seconds for connecting, and between bytes."""
@@ -32,10 +32,18 @@ NONSENSE = (ValueError, KeyError, TypeError, AttributeError, RecursionError, Ind
 
 
 class BrokerRefuses(CoallocError):
-    """A request that the broker rejects, and would reject again."""
+    """A request that the broker rejects, and would reject again.
+
+    :ivar answer: the whole answer, which nothing has checked
+    """
 
     status = 2
     code = "broker_refuses"
+    answer: Mapping[str, Any] = {}
+
+
+class BrokerConflict(BrokerRefuses):
+    """A request about something that the broker does not have (404), or has in another state (409)."""
 
 
 class BrokerSilent(NoAnswer):
@@ -169,7 +177,9 @@ class BrokerConnection:
                 f"{self.access.url} redirects to {answer.headers.get('location')}", "use that address instead"
             )
         try:
-            error = self.refused(document(text)["error"])
+            said = document(text)
+            error = self.refused(said["error"], BrokerConflict if answer.status_code in (404, 409) else BrokerRefuses)
+            error.answer = said
         except NONSENSE:
             raise self.nonsense(ValueError(f"{answer.status_code} {answer.reason_phrase}")) from None
         if answer.status_code in (401, 403):
@@ -178,9 +188,9 @@ class BrokerConnection:
             raise error
         raise BrokerSilent(error.message, error.remedy or "try again later")
 
-    def refused(self, error: Mapping[str, Any]) -> BrokerRefuses:
+    def refused(self, error: Mapping[str, Any], kind: type[BrokerRefuses] = BrokerRefuses) -> BrokerRefuses:
         """Return the exception for a broker's own error message."""
-        return BrokerRefuses(f"{self.access.url}: {error['message']}", str(error["remedy"]))
+        return kind(f"{self.access.url}: {error['message']}", str(error["remedy"]))
 
     def nonsense(self, error: Exception) -> NothingToFetchFrom:
         """Return the exception for a malformed answer."""

@@ -12,6 +12,7 @@ from broker.demo.decisions import decided, downloads
 from broker.demo.finished_tasks import Copied, carry_out, enrol, tune
 from broker.demo.made_up_tasks import errands, tunings
 from broker.demo.places import note, place
+from broker.demo.promises import promise
 from broker.demo.routes import relay
 from broker.demo.traffic import DemoTransfer, transfers
 from broker.demo.world import DAY, World, world
@@ -37,6 +38,7 @@ async def fill(factory: Factory, seed: int, end: float) -> None:
         copied += carried.copied
     await _decide(factory, made, copied, seed, end)
     await tune(database, tunings(seed), end)
+    await promise(database, made, seed, end)
     await note(database, notes)
     await count(factory)
 

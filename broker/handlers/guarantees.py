@@ -27,6 +27,12 @@ class GuaranteePage(Wire):
     next: int | None
 
 
+class TransferEnd(Wire):
+    """The end of a transfer that has a promise; it failed if it is not complete."""
+
+    complete: bool = True
+
+
 class TransferProgress(Wire):
     """The bytes that a running transfer still lacks."""
 
@@ -40,7 +46,7 @@ async def ask(wanted: WantedGuarantee, caller: Transferrer, services: Services) 
     The client reports at least every five minutes how much is missing, and finally the end; otherwise the promise
     expires.
     """
-    made, earliest = await services.guarantees.admit(caller, wanted)
+    made, earliest, considered = await services.guarantees.admit(caller, wanted)
     if made.outcome != "refused":
         return made
     chance, sure = human.probability(made.chance), f"{100 * wanted.sure:g} %"
@@ -49,7 +55,7 @@ async def ask(wanted: WantedGuarantee, caller: Transferrer, services: Services) 
         message=f"{made.bytes} bytes arrive in time with a probability of {chance}, not {sure}",
         remedy="use the time in earliest or a later one, a lower sure, or more sources",
     )
-    refused = RefusedGuarantee(error=fault, chance=made.chance, earliest=earliest)
+    refused = RefusedGuarantee(error=fault, chance=made.chance, earliest=earliest, sources=list(considered))
     return JSONResponse(refused.model_dump(), status.HTTP_409_CONFLICT)
 
 
@@ -80,9 +86,11 @@ async def progress(number: Number, moved: TransferProgress, caller: Transferrer,
 
 
 @router.post("/guarantees/{number}/ended")
-async def ended(number: Number, caller: Transferrer, services: Services) -> Guarantee:
-    """Report that all bytes have arrived. A promise that is over does not change."""
-    return await services.guarantees.end(caller, number)
+async def ended(
+    number: Number, caller: Transferrer, services: Services, result: TransferEnd | None = None
+) -> Guarantee:
+    """Report that all bytes have arrived, or that the transfer failed. A promise that is over does not change."""
+    return await services.guarantees.end(caller, number, result is None or result.complete)
 
 
 @router.delete("/guarantees/{number}", status_code=status.HTTP_204_NO_CONTENT)

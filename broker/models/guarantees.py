@@ -104,11 +104,13 @@ class RefusedGuarantee(Wire):
 
     - `chance`: probability with which `by` would be kept
     - `earliest`: the time that would be promised within the next half minute; None if there is none
+    - `sources`: the sources that were considered, as the request names them; nothing is known about the others
     """
 
     error: Fault
     chance: float
     earliest: Moment | None
+    sources: list[str]
 
 
 class NewGuarantee(NamedTuple):

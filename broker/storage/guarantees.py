@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, and_, case, delete, func, literal, or_, select, text, update
+from sqlalchemy import ColumnElement, Row, and_, case, delete, exists, func, literal, or_, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.models.guarantees import Guarantee, GuaranteedShare, NewGuarantee, Outcome, PromisedLink
@@ -99,6 +99,34 @@ class GuaranteeStore:
         """Return the newest promises and refusals of a user, or of all users if `owner` is None."""
         mine = [OF.owner == owner] if owner is not None else [literal(True)]
         return await self._found([*mine, *([OF.id < before] if before is not None else [])], limit, now)
+
+    async def between(
+        self, owner: str | None, sink: str | None, since: float, until: float, limit: int, now: float
+    ) -> list[Guarantee]:
+        """Return the newest promises and refusals of a period.
+
+        :param owner: user whose promises to return; None for those of all users
+        :param sink: the destination's site; None for all
+        """
+        conditions = [OF.made_at >= since, OF.made_at < until]
+        if owner is not None:
+            conditions.append(OF.owner == owner)
+        if sink is not None:
+            conditions.append(OF.sink == sink)
+        return await self._found(conditions, limit, now)
+
+    async def refused_tasks(self, numbers: Sequence[int], now: float) -> dict[int, bool]:
+        """Return for refusals whose tasks ran all the same, and are over, whether these ended in time.
+
+        Tasks that were canceled, or got a promise all the same, say nothing, and are left out.
+        """
+        other = guarantees.alias().c
+        promised = exists().where(other.task_id == OF.task_id, or_(other.outcome.is_(None), other.outcome != "refused"))
+        kept = and_(tasks.c.status == "SUCCEEDED", tasks.c.completed_at <= OF.deadline)
+        over = or_(tasks.c.status != "ACTIVE", OF.deadline <= now)
+        found = select(OF.id, kept.label("kept")).join(tasks).where(over, tasks.c.canceled.is_(None), ~promised)
+        rows = await self._connection.execute(found.where(OF.id.in_(numbers)))
+        return {row.id: bool(row.kept) for row in rows}
 
     async def _found(self, where: Sequence[Any], limit: int, now: float) -> list[Guarantee]:
         columns = (*guarantees.c, tasks.c.completed_at, _state(now).label("state"))

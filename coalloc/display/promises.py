@@ -41,6 +41,8 @@ def result(report: DeadlineReport | RateReport) -> str:
         return f"{rate}: {'kept' if report.kept else 'not kept'}, {report.missed} of {seconds} had less"
     at = human.moment(report.first.deadline.at)
     spared = f"; {human.counted(report.spared, 'source')} spared" if report.spared else ""
+    if report.guarantee is not None:
+        spared += "; the broker's reservation ended before" if report.is_over else "; reserved by the broker"
     if report.ended is None:
         return f"by {at}: not complete"
     early = report.first.deadline.at - report.ended

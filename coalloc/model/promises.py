@@ -31,13 +31,16 @@ class DeadlineView(NamedTuple):
 class DeadlineReport(NamedTuple):
     """A deadline, what was known of it at the start, warnings during the transfer, and the end; None if not complete.
 
-    `spared` is the number of sources that were not needed.
+    `spared` is the number of sources that were not needed. `guarantee` is the number of the broker's promise, None if
+    it made none; `is_over` says that the broker ended it before the transfer did.
     """
 
     first: DeadlineView
     warnings: tuple[DeadlineView, ...] = ()
     ended: float | None = None
     spared: int = 0
+    guarantee: int | None = None
+    is_over: bool = False
 
     @property
     def kept(self) -> bool:

@@ -29,7 +29,7 @@ REFUSALS = frozenset({400, 413, 422, 429, 431})
 LATE = 120
 """Time limit for an answer in seconds."""
 STEP = 1 << 16
-PAGES = ("overview", "tasks", "grid", "drift", "forecasters", "regret", "depots", "decisions", "replicas")
+PAGES = ("overview", "tasks", "grid", "drift", "forecasters", "regret", "promises", "depots", "decisions", "replicas")
 _numbers = count(10_000_000)
 
 

@@ -44,10 +44,14 @@ ENDLESS = 3e8
 
 
 class DecidedGuarantee(NamedTuple):
-    """A promise or a refusal as it is stored; for a refusal with the earliest time that would be promised, if any."""
+    """A promise or a refusal as it is stored; for a refusal with the earliest time that would be promised, if any.
+
+    :ivar considered: the sources of a client's request about which something is known, as it names them
+    """
 
     guarantee: Guarantee
     earliest: float | None = None
+    considered: Sequence[str] = ()
 
 
 class Guarantees:
@@ -81,9 +85,10 @@ class Guarantees:
                 raise Conflict(
                     "no endpoint has available replicas of all files", "name sources, or ask for fewer files"
                 )
-        links = await self._links(sources, sink, size, caller)
+        links, considered = await self._links(sources, sink, size, caller)
         request_id = None if wanted.request_id is None else str(wanted.request_id)
-        return await self.promise(Promising(caller.subject, links, size, wanted.by, wanted.sure, request_id))
+        promising = Promising(caller.subject, links, size, wanted.by, wanted.sure, request_id)
+        return (await self.promise(promising))._replace(considered=considered)
 
     async def _located(self, files: Sequence[str], sink: str, caller: Caller) -> tuple[int, tuple[str, ...]]:
         """Return the bytes of datasets, and the endpoints that have all of them, the best of the first one first."""
@@ -95,12 +100,18 @@ class Guarantees:
             raise TooLarge(f"{len(found)} datasets have more than {MOST_BYTES} bytes", "ask for fewer")
         return max(1, sum(sizes)), tuple(holders)[:MOST_SOURCES]
 
-    async def _links(self, sources: Sequence[str], sink: str, size: int, caller: Caller) -> KnownLinks:
-        """Return what is known about the links from some sources to a sink. :raises Conflict: when nothing is known"""
+    async def _links(
+        self, sources: Sequence[str], sink: str, size: int, caller: Caller
+    ) -> tuple[KnownLinks, list[str]]:
+        """Return what is known about the links from some sources to a sink, and the sources of known links.
+
+        :raises Conflict: when nothing is known
+        """
         addresses = await self._places.sources(sources, caller)
         site = (await self._places.sinks([sink], caller))[sink]
         server = (await self._places.sources([sink], caller))[sink] if "://" in sink else ""
-        return await self.known(list(dict.fromkeys(addresses.values())), site, server, size, caller)
+        links = await self.known(list(dict.fromkeys(addresses.values())), site, server, size, caller)
+        return links, [each for each in addresses if addresses[each] in links.rates]
 
     async def known(self, sources: Sequence[str], site: str, server: str, size: int, caller: Caller) -> KnownLinks:
         """Return what is known about links, from transfers over these links.
@@ -213,14 +224,14 @@ class Guarantees:
             ledger = await Stored(connection).promised(wanted.links.rates, wanted.links.sink)
             return look(wanted, ledger, await read_clock(connection), number)
 
-    async def end(self, caller: Caller, number: int) -> Guarantee:
-        """Note that all bytes of a promise have arrived; a promise that is over does not change.
+    async def end(self, caller: Caller, number: int, complete: bool) -> Guarantee:
+        """Note that all bytes of a promise have arrived, or that they will not; a promise that is over stays as it is.
 
         :raises NotFound: when there is no such promise, or the caller may not see it
         :raises Conflict: when it is the promise of a task
         """
         _check_own(await self.one(caller, number))
-        return await self._close(caller, number, "kept")
+        return await self._close(caller, number, "kept" if complete else "broken")
 
     async def remove(self, caller: Caller, number: int) -> None:
         """Give up a promise; one that is over does not change.

@@ -202,7 +202,7 @@ NOT_OFFERED = """
 /v1/{rest:path}
 """
 """Paths of Globus services that the broker does not offer."""
-ALL_READ = "overview tasks grid drift forecasters regret depots decisions replicas pair task transfer"
+ALL_READ = "overview tasks grid drift forecasters regret promises depots decisions replicas pair task transfer"
 REPORTS = {"reader": ALL_READ.split(), "admin": ["audit"]}
 
 
