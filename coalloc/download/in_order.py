@@ -15,7 +15,7 @@ from coalloc.download.delivered import Delivered
 from coalloc.download.ordered_reader import OrderedReader, Take
 from coalloc.download.paced_reading import PacedReading
 from coalloc.download.read_ahead import ReadAhead
-from coalloc.download.transfer import PastErrors, Transfer
+from coalloc.download.transfer import Admit, PastErrors, Transfer
 from coalloc.engine.base import Source
 from coalloc.errors import (
     ReplicaChanged,
@@ -60,6 +60,7 @@ class InOrderSettings(NamedTuple):
     `strategy` is for the report. `widens`: whether distant sources may get more parallel streams. `most` is the maximum
     number of sources at once; None for no limit. `keep_checksums`: whether to compare replicas if no checksum is known.
     `reading`: the rate that the reader is promised; None to read as fast as possible. `tries` as for `Transfer`.
+    `admit` is awaited after the forecast for the deadline.
     """
 
     strategy: Strategy = "adaptive"
@@ -70,6 +71,7 @@ class InOrderSettings(NamedTuple):
     past_errors: PastErrors = dict
     reading: ReadingRate | None = None
     tries: int = TRIES
+    admit: Admit | None = None
 
 
 class InOrderDownload(Transfer):
@@ -91,7 +93,8 @@ class InOrderDownload(Transfer):
     ) -> None:
         self._hashes = file.pieces
         self._room = _room(file.name, self._hashes, settings.reading)
-        policy = InOrder(self._room, widens=settings.widens)
+        pace = settings.reading and settings.reading.rate
+        policy = InOrder(self._room, widens=settings.widens, pace=pace)
         super().__init__(
             file,
             sources,
@@ -106,6 +109,7 @@ class InOrderDownload(Transfer):
             settings.tries,
         )
         self._strategy = settings.strategy
+        self._admit = settings.admit
         self._take = take
         self._compares = settings.keep_checksums
         self._ahead = ReadAhead(0, 0)
@@ -156,6 +160,8 @@ class InOrderDownload(Transfer):
         )
         if self._deadline:
             await self._forecast(size)
+            if self._admit:
+                await self._admit(size)
         in_use = self._schedule(opened=self._ahead.opened).state.sources
         if self._compares and not (self._expected or self._hashes):
             witnesses = WitnessServers(self._sources, lambda source: in_use[source].answers)

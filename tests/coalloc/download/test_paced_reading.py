@@ -22,6 +22,8 @@ from tests.support.effort import effort
 kB = 1000
 SIZE = 4000 * kB
 CONTENT = Random(3).randbytes(SIZE)
+LARGE = in_order.ROOM
+"""The buffer of programs: it has room for the whole file."""
 
 
 @pytest.fixture(autouse=True)
@@ -68,7 +70,7 @@ def read(rate, *behaviours, share=0.95, size=SIZE, slowly=0.0) -> Read:
 
 
 def test_a_rate_that_one_source_can_keep_is_kept_with_that_one():
-    got = read(100 * kB, steady(40 * kB), steady(200 * kB), steady(60 * kB))
+    got = read(100 * kB, steady(30 * kB), steady(150 * kB), steady(40 * kB))
     assert got.taken == CONTENT
     assert (got.report.reading.missed, got.report.reading.kept) == (0, True)
     began = got.times[0][0]
@@ -85,6 +87,13 @@ def test_a_rate_that_only_several_can_keep_is_kept_with_these():
     assert got.taken == CONTENT
     assert got.report.reading.kept
     assert min(source.sent for source in got.sources) > len(CONTENT) / 4
+
+
+def test_a_buffer_for_all_of_the_file_lets_no_source_fetch_so_much_that_the_reader_waits(monkeypatch):
+    monkeypatch.setattr(in_order, "ROOM", LARGE)
+    got = read(160 * kB, steady(115 * kB), steady(108 * kB))
+    assert got.taken == CONTENT
+    assert got.report.reading.missed == 0
 
 
 def test_sources_that_share_a_link_are_not_added_up():
@@ -162,7 +171,9 @@ def varying(chance: Random, mean: float, spread: float, memory: float):
 
 
 @pytest.mark.long
-def test_nine_of_ten_promises_are_kept_on_random_networks():
+@pytest.mark.parametrize("room", [10 * kB, LARGE], ids=["small", "large"])
+def test_nine_of_ten_promises_are_kept_on_random_networks(room, monkeypatch):
+    monkeypatch.setattr(in_order, "ROOM", room)
     promised = kept = 0
     for seed in range(effort(5, 200)):
         chance = Random(seed)
