@@ -25,8 +25,10 @@ if TYPE_CHECKING:
 
 __all__ = ["CogetFile", "CogetFileSystem"]
 
-BLOCK = 1024 * 1024
-"""Default bytes of a cached block; blocks that are read in order are requested ahead."""
+BLOCK, CACHED = 256 << 10, 128
+"""Default bytes of a cached block, and number of blocks in the cache; `blocks_ahead` requests several together."""
+SOON = 8 << 20
+"""Maximum number of bytes of one read that are requested together."""
 READ_ONLY = "coget:// is read-only"
 
 
@@ -180,11 +182,30 @@ class CogetFile(AbstractBufferedFile):  # type: ignore[misc]
 
     DEFAULT_BLOCK_SIZE = BLOCK
 
-    def __init__(self, *arguments: Any, cache_type: str = "blockcache", **kwargs: Any) -> None:
+    def __init__(
+        self, *arguments: Any, cache_type: str = "blockcache", cache_options: Any = None, **kwargs: Any
+    ) -> None:
         self.versions: dict[str, str] = {}
         self._in_blocks = cache_type == "blockcache"
         self._ahead: BlocksAhead | None = None
-        super().__init__(*arguments, cache_type=cache_type, **kwargs)
+        self._until = 0
+        self._expected: Sequence[tuple[int, int]] = ()
+        if self._in_blocks:
+            cache_options = {"maxblocks": CACHED, **(cache_options or {})}
+        super().__init__(*arguments, cache_type=cache_type, cache_options=cache_options, **kwargs)
+        from coalloc.plugins.read_pattern import ReadPattern
+
+        self._pattern = ReadPattern(self.size)
+
+    def read(self, length: int | None = -1) -> bytes:
+        """Return the next bytes; all that are left if `length` is negative or None."""
+        if self._in_blocks:
+            start, count = self.loc, self.size - self.loc if length is None or length < 0 else int(length)
+            end = min(start + count, self.size)
+            if start < end:
+                self._until = min(end, start + SOON)
+                self._expected = self._pattern.following(start, end)
+        return super().read(length)  # type: ignore[no-any-return]
 
     def _fetch_range(self, start: int, end: int) -> bytes:
         data: bytes = sync(self.fs.loop, self._fetch_block, start, min(end, self.size))
@@ -196,8 +217,8 @@ class CogetFile(AbstractBufferedFile):  # type: ignore[misc]
         if self._ahead is None or self._ahead.loop is not asyncio.get_running_loop():  # as after a fork
             from coalloc.plugins.blocks_ahead import BlocksAhead
 
-            self._ahead = BlocksAhead(partial(self.fs.read_block, self), self.size)
-        return await self._ahead.read(start, end)
+            self._ahead = BlocksAhead(partial(self.fs.read_block, self), self.size, self.blocksize)
+        return await self._ahead.read(start, end, self._until, self._expected)
 
     def close(self) -> None:
         """Close the file, and cancel what was requested ahead."""
