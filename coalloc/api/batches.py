@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
-from coalloc.api.downloads import broker_of, fetch_file
+from coalloc.api.downloads import broker_of, fetch_file, sending_traces, with_traces
 from coalloc.download.many import AT_ONCE, FileResult, ManyFiles, ManyView
 from coalloc.download.request import Request, named_files
 from coalloc.download.small_files import SmallFiles
@@ -17,15 +17,15 @@ from coalloc.errors import CoallocError, FilesFailed, NothingToFetchFrom, Source
 from coalloc.history.fetched import FetchedFiles, FetchedGroup
 from coalloc.history.grouped import GroupedHistory
 from coalloc.model.progress import Snapshot
-from coalloc.model.replicas import Origin, Replica, ReplicaSet
+from coalloc.model.replicas import Origin, Replica, ReplicaSet, Stat
 from coalloc.model.reports import Results, TransferReport
 from coalloc.partial_file import HeldHere
 from coalloc.resolve import ends_as_metalink, file_list, refuse_collisions
 from coalloc.resolve.catalogue_names import is_catalogued
 from coalloc.resolve.federation_lister import FederationLister
 from coalloc.resolve.file_names import why_unsafe
-from coalloc.resolve.replica_urls import admitted, check, is_federated, replica_set
-from coalloc.resolve.trees import FoundTree, files_below
+from coalloc.resolve.replica_urls import admitted, check, is_federated, replica_set, without_copy
+from coalloc.resolve.trees import FoundTree, entry_url, files_below
 from coalloc.safe_text import redact
 from coalloc.util.addresses import policy_of
 from coalloc.util.concurrency import gather
@@ -83,7 +83,7 @@ async def download_directory(
 
     :param take: called for each file when it is complete or has failed
     :param watch: receives views
-    :param loops: called with the directories that were left out because they contain themselves, if there are any
+    :param loops: called with the directories that were left out because their listings repeat, if there are any
     :raises SourceError: if no server lists the directory
     :raises FilesFailed: at the end, if files failed
     """
@@ -99,7 +99,7 @@ async def download_directory(
         check(url)
         if urlsplit(url).query or urlsplit(url).fragment:
             raise UsageError(f"{redact(url)} has a query, so it is no directory", "leave the query out")
-    tree = await _listed(request, bases)
+    lister, tree = await _listed(request, bases)
     if tree.loops:
         loops(tree.loops)
     errors = {**tree.errors}
@@ -108,19 +108,19 @@ async def download_directory(
         if reason := why_unsafe(name):
             errors[name] = UsageError(f"the file name {name[:200]!r} {reason}", "fetch it with -o NAME")
         else:
-            files.append(_below(bases, name))
+            files.append(_below(bases, name, lister, tree.stated.get(name)))
     if not (tree.files or errors):
         raise NothingToFetchFrom(f"{redact(bases[0])} has no file", "give another directory")
     await download_files(request, files, take, watch, errors)
 
 
-async def _listed(request: Request, bases: Sequence[str]) -> FoundTree:
-    """Return the listing of the first server that gives one."""
+async def _listed(request: Request, bases: Sequence[str]) -> tuple[str, FoundTree]:
+    """Return the URL of the first server that gives a listing, and the listing."""
     errors = []
     for url in bases:
         lister = FederationLister(request.options) if is_federated(url) else open_lister(url, request.options)
         try:
-            return await files_below(lister, url)
+            return url, await files_below(lister, url)
         except SourceError as error:
             errors.append(error)
         finally:
@@ -128,9 +128,10 @@ async def _listed(request: Request, bases: Sequence[str]) -> FoundTree:
     raise errors[0]
 
 
-def _below(bases: Sequence[str], name: str) -> ReplicaSet:
-    path = quote(name, errors="surrogateescape")
-    return ReplicaSet(name, tuple(Replica(web_url(base) + path) for base in bases), origin=Origin("server"))
+def _below(bases: Sequence[str], name: str, lister: str, stated: Stat | None) -> ReplicaSet:
+    """Return a file below these directories, one of which was listed."""
+    replicas = (Replica(entry_url(web_url(base), name), stated=stated if base == lister else None) for base in bases)
+    return ReplicaSet(name, tuple(replicas), origin=Origin("server"))
 
 
 async def download_files(
@@ -145,7 +146,9 @@ async def download_files(
     :param errors: errors of further files, which are known already
     :raises FilesFailed: at the end, if files failed
     """
-    errors, request = errors or {}, request.begun
+    errors, request = errors or {}, with_traces(request.begun, files)
+    errors = errors | {file.name: without_copy(file) for file in files if not file.replicas}
+    files = [file for file in files if file.replicas]
     if request.output and isinstance(request.output, str):
         request = request._replace(output=Path(request.output))  # with a slash at its end, too: it is made if missing
     path = request.path
@@ -157,7 +160,8 @@ async def download_files(
         failed = dict(errors)
         fetch = partial(_fetch, request, broker_of(request), past, fetched, small)
         many = ManyFiles(str(path or Path()), files, fetch, partial(_ended, take, failed), watch)
-        await many.run()
+        async with sending_traces(request):
+            await many.run()
     finally:
         small.close()
         past.flush()

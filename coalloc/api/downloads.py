@@ -2,8 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
-from contextlib import closing, suppress
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from random import getrandbits
@@ -14,6 +14,7 @@ from coalloc.download.report import measured_routes, past_transfers
 from coalloc.download.request import Request, named_files, ranked, several_files
 from coalloc.download.time_limit import time_limit
 from coalloc.download.to_disk import Download, DownloadSettings
+from coalloc.download.transfer import Transfer
 from coalloc.engine import open_sources
 from coalloc.engine.base import Admission
 from coalloc.engine.first_answers import FirstAnswers
@@ -33,11 +34,22 @@ from coalloc.schedule.policies import make
 
 if TYPE_CHECKING:
     from coalloc.broker_client import Broker
+    from coalloc.broker_client.guarantee import ReservedFinish
     from coalloc.collect.values import CollectReport
     from coalloc.download.small_files import SmallFiles
     from coalloc.history.fetched import FetchedGroup
 
-__all__ = ["broker_of", "download", "fetch_file", "record_results"]
+__all__ = [
+    "broker_of",
+    "download",
+    "fetch_file",
+    "held",
+    "record_results",
+    "reservation",
+    "sending_traces",
+    "with_guarantee",
+    "with_traces",
+]
 
 
 async def download(
@@ -74,6 +86,7 @@ async def _downloads(
     request = request._replace(output=request.path)  # an error before anything is asked
     broker = broker_of(request)
     files = await named_files(request, broker)
+    request = with_traces(request, [found.file for found in files])
     if request.dialers:
         await request.dialers.learn(files)
     if expected:
@@ -83,10 +96,37 @@ async def _downloads(
         raise several_files()
     if many:
         await refuse_collisions([found.file.name for found in files], HeldHere(request.path))
-    for found in files:
-        past = TransferHistory.open()
-        results.done.append(await fetch_file(request, found, broker, watch, results, past, limits, confirm))
+    async with sending_traces(request):
+        for found in files:
+            past = TransferHistory.open()
+            results.done.append(await fetch_file(request, found, broker, watch, results, past, limits, confirm))
     return results.done
+
+
+def with_traces(request: Request, files: Sequence[ReplicaSet]) -> Request:
+    """Return the request, with a collector of traces if the catalogue of a file wants them."""
+    if all(file.trace is None for file in files):
+        return request
+    from coalloc.resolve.catalogues.rucio_traces import RucioTraces
+
+    return request._replace(traces=RucioTraces())
+
+
+@asynccontextmanager
+async def sending_traces(request: Request) -> AsyncIterator[None]:
+    """Send the traces at the end of the block, also if it failed; not if it was cancelled."""
+    try:
+        yield
+    except CoallocError:
+        await _send_traces(request)
+        raise
+    await _send_traces(request)
+
+
+async def _send_traces(request: Request) -> None:
+    if request.traces:
+        with suppress(asyncio.CancelledError):  # an interrupt must not hide the result of the transfer
+            await request.traces.flush(request.options.dialers)
 
 
 def broker_of(request: Request) -> "Broker | None":
@@ -148,20 +188,47 @@ async def fetch_file(
     ordered, estimates = ranked(found, past)
     counted = replace(request.options, slots=Slots.from_environment())
     sources = open_sources(ordered, request.engine, counted, limits)
+    reserved = reservation(broker, request, ordered)
+    if reserved:
+        settings = settings._replace(admit=reserved.admit)
     fetch = Download(ordered, sources, estimates, where, settings, watch, seed=getrandbits(32))
     try:
         with results.of(fetch.report):
-            async with time_limit(request.max_seconds, where):
+            async with held(reserved, fetch), time_limit(request.max_seconds, where):
                 report = await fetch.run()
     except CoallocError as error:
         await record_results(past, broker, request, found, fetch.report(), began, error)
         raise
+    report = with_guarantee(report, reserved)
     if fetched and fetch.written:
         fetched.add(where, fetch.written, fetch.versions)
     if not request.admission:
         FinishHistory(past.path).add(fetch.finish_errors, time.time())
     await record_results(past, broker, request, found, report, began)
     return report
+
+
+def reservation(broker: "Broker | None", request: Request, file: ReplicaSet) -> "ReservedFinish | None":
+    """Return what asks a broker to promise the deadline of a request; None without a broker or a deadline."""
+    if not (broker and request.deadline):
+        return None
+    from coalloc.broker_client.guarantee import ReservedFinish
+
+    most = 1 if request.strategy == "single" else request.max_sources
+    return ReservedFinish(broker.access, request.deadline, file.name, most)
+
+
+def held(reserved: "ReservedFinish | None", fetch: Transfer) -> AbstractAsyncContextManager[None]:
+    """Return a context that keeps a broker's promise open, if there is one."""
+    return reserved.held(fetch.snapshot) if reserved else nullcontext()
+
+
+def with_guarantee(report: TransferReport, reserved: "ReservedFinish | None") -> TransferReport:
+    """Return the report with the number of the broker's promise."""
+    if not (reserved and report.deadline):
+        return report
+    deadline = report.deadline._replace(guarantee=reserved.number, is_over=reserved.is_over)
+    return report._replace(deadline=deadline)
 
 
 def _is_foreign(file: ReplicaSet) -> bool:
@@ -211,6 +278,8 @@ async def record_results(
     """Add the transfer to this user's history, and report it to the broker."""
     transfers = past_transfers(report, began, request.streams)
     past.add(transfers)
+    if request.traces:
+        request.traces.add(found.file, report, began, error)
     if routes := measured_routes(report, began):
         from coalloc.history.routes import RouteHistory  # imported here because few users have depots
 

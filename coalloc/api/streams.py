@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import replace
 from random import getrandbits
 
-from coalloc.api.downloads import broker_of, record_results
+from coalloc.api.downloads import broker_of, held, record_results, reservation, with_guarantee
 from coalloc.download.connections import stop
 from coalloc.download.in_order import InOrderDownload, InOrderSettings
 from coalloc.download.request import Request, named_files, ranked
@@ -110,12 +110,16 @@ async def _fetch(
         ordered, estimates = ranked(found, past)
         counted = replace(request.options, slots=Slots.from_environment())
         sources = open_sources(ordered, request.engine, counted)
+        reserved = reservation(broker, request, ordered)
+        if reserved:
+            settings = settings._replace(admit=reserved.admit)
         fetch = InOrderDownload(ordered, sources, estimates, take, settings, watch, seed=getrandbits(32))
         began = time.time()
         try:
             with results.of(fetch.report):
-                async with time_limit(request.max_seconds, "standard output"):
-                    results.done.append(await fetch.run())
+                async with held(reserved, fetch), time_limit(request.max_seconds, "standard output"):
+                    report = await fetch.run()
+            results.done.append(with_guarantee(report, reserved))
         except CoallocError as error:
             await record_results(past, broker, request, found, fetch.report(), began, error)
             raise

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from coalloc.credentials import Credentials
 from coalloc.engine.first_answers import FirstAnswers
-from coalloc.errors import UsageError
+from coalloc.errors import CoallocError, UsageError
 from coalloc.model.forecasts import FoundReplicas
 from coalloc.model.replicas import DATASET, Origin, ReplicaSet
 from coalloc.resolve.catalogue_names import is_catalogued, refuse_several
@@ -90,8 +90,13 @@ async def _catalogued(
     urls = [source for source in sources if source not in names]
     if others := [source for source in urls if "://" not in source or is_federated(source) or ends_as_metalink(source)]:
         raise UsageError(f"{redact(others[0])} was given with {redact(names[0])}", "give it alone, or URLs of copies")
-    found = [await _of_catalogue(name, ask, dialers, credentials) for name in names]
     alone = len(names) == 1 and not urls
+    try:
+        found = [await _of_catalogue(name, ask, dialers, credentials, alone and whole) for name in names]
+    except CoallocError as error:
+        if other := next(filter(None, (_other_meaning(name, ask is not None) for name in names)), None):
+            error.remedy = f"{error.remedy}; {other}" if error.remedy else other
+        raise
     for name, files in zip(names, found, strict=True):
         if len(files) > 1 and not (alone and whole):
             raise refuse_several(redact(name), [each.file.name for each in files])
@@ -106,8 +111,17 @@ async def _catalogued(
     return [FoundReplicas(file._replace(replicas=(*typed, *kept)), {})]
 
 
+def _other_meaning(name: str, has_broker: bool) -> str | None:
+    """Return how to write a name if a local file, or a dataset of the broker, may be meant."""
+    if os.path.lexists(name):
+        return f"for the local file of that name, write ./{redact(name)}"
+    if has_broker and DATASET.fullmatch(name) and not name.lower().startswith("coget:"):
+        return f"for a dataset of your broker, write coget:{redact(name)}"
+    return None
+
+
 async def _of_catalogue(
-    name: str, ask: Ask | None, dialers: Sequence[Dialer], credentials: Credentials | None
+    name: str, ask: Ask | None, dialers: Sequence[Dialer], credentials: Credentials | None, whole: bool
 ) -> list[FoundReplicas]:
     if name.lower().startswith("coget:"):
         if ask is None:
@@ -118,7 +132,7 @@ async def _of_catalogue(
         return _checked(await ask([dataset]))
     from coalloc.resolve import catalogues  # imported here because it imports all of http
 
-    return [FoundReplicas(file, {}) for file in await catalogues.files_of(name, dialers, credentials)]
+    return [FoundReplicas(file, {}) for file in await catalogues.files_of(name, dialers, credentials, whole)]
 
 
 def _may_be_dataset(source: str) -> bool:

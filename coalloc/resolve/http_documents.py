@@ -24,7 +24,7 @@ from coalloc.util.concurrency import first_success, succeeded
 from coalloc.util.counts import count
 from coalloc.util.dialer import Dialer, DirectDialer, fastest_is_known, ordered
 
-__all__ = ["METALINKS", "FetchedDocument", "HeadAnswer", "get", "head"]
+__all__ = ["METALINKS", "FetchedDocument", "HeadAnswer", "get", "head", "send"]
 
 METALINKS = ("application/metalink4+xml", "application/metalink+xml")
 """Content types of Metalinks."""
@@ -192,6 +192,21 @@ async def _get(
             document += piece
             if len(document) > limit:
                 raise UsageError(f"{server.shown} is larger than {limit} bytes, too large for {what}", "check the URL")
+
+
+async def send(url: str, content: bytes, dialers: Sequence[Dialer] = ()) -> None:
+    """Send a JSON document to `url`, without credentials, and without following a redirect.
+
+    :raises SourceError: if it cannot be sent, or the server refuses it
+    """
+    best, *_ = ordered(dialers or (DirectDialer(),), urlsplit(url).hostname or "")
+    async with (
+        _exchange(url, best, Credentials(own=False), follows=False) as server,
+        server.timely(SECONDS),
+        server.answer("POST", {"Content-Type": "application/json"}, content=content) as answer,
+    ):
+        if not answer.is_success:
+            raise server.refusal(answer)
 
 
 @asynccontextmanager

@@ -39,20 +39,23 @@ SHAPE = {
 """Child elements that are read, by their parent."""
 
 
-def read(document: bytes, where: str) -> list[ReplicaSet]:
+def read(document: bytes, where: str, catalogue: bool = False) -> list[ReplicaSet]:
     """Return the files of a Metalink with their replicas, in the document's order.
 
     :param where: name of the document in messages: a path, or a URL without password
+    :param catalogue: whether it is the answer of a catalogue: then there may be no file, and files without replicas,
+        and the slash at the beginning of a name is left out
     :raises UsageError: if the document is malformed or unsafe; the message names line and element
     """
-    return _Reader(where).read(document)
+    return _Reader(where, catalogue).read(document)
 
 
 class _Reader:
     """A reader of one document; it keeps the document's name and the lines of the elements for messages."""
 
-    def __init__(self, where: str) -> None:
+    def __init__(self, where: str, catalogue: bool) -> None:
         self._where = where
+        self._catalogue = catalogue
         self._lines: Mapping[Element, int] = {}
 
     def read(self, document: bytes) -> list[ReplicaSet]:
@@ -62,7 +65,7 @@ class _Reader:
         if root.tag != _tag("metalink"):
             raise self._wrong(root, f"it is not a Metalink but a <{root.tag}>", "give a Metalink file or replica URLs")
         files = [self._file(element) for element in root.findall(_tag("file"))]
-        if not files:
+        if not (files or self._catalogue):
             raise self._wrong(root, "it has no <file>")
         if len({file.name for file in files}) < len(files):
             raise self._wrong(root, "two files have the same name")
@@ -89,6 +92,8 @@ class _Reader:
 
     def _name(self, element: Element) -> str:
         name = element.get("name", "")
+        if self._catalogue:
+            name = name.removeprefix("/")
         if reason := file_names.why_unsafe(name):
             raise self._wrong(
                 element, f"the file name {name[:200]!r} {reason}", "do not use a Metalink that you do not trust"
@@ -139,7 +144,7 @@ class _Reader:
             found.setdefault(replica.url, replica)
             if len(found) > MOST_REPLICAS:
                 raise self._wrong(child, f"the file has more than {MOST_REPLICAS} replicas", "leave out some of them")
-        if not found:
+        if not (found or self._catalogue):
             raise self._wrong(element, "it has no <url>", "ask for a Metalink that names ftp, gsiftp or http replicas")
         return tuple(found.values())
 

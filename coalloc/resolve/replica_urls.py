@@ -4,12 +4,12 @@ import re
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
-from coalloc.errors import UsageError
+from coalloc.errors import NothingToFetchFrom, UsageError
 from coalloc.model.replicas import Origin, Replica, ReplicaSet
 from coalloc.resolve.file_names import UNPRINTABLE, from_url
 from coalloc.safe_text import redact, unsafe_reason
 
-__all__ = ["admitted", "check", "is_federated", "is_opaque", "replica_set"]
+__all__ = ["admitted", "check", "is_federated", "is_opaque", "replica_set", "without_copy"]
 
 NETWORK = ("dav", "davs", "ftp", "ftpes", "ftps", "gsiftp", "http", "https")
 """Schemes allowed in documents and servers' answers: their engines read no local files and start no programs."""
@@ -54,6 +54,12 @@ def _why_not_admitted(url: str) -> str | None:
     if scheme not in NETWORK:
         return f"{scheme}:// URLs are allowed on the command line only, not from a document or server"
     return unsafe_reason(url) if urlsplit(url).hostname else "it names no host"
+
+
+def without_copy(file: ReplicaSet) -> NothingToFetchFrom:
+    """Return the error for a file without replicas, which says why each was left out."""
+    why = "; ".join(f"{url}: {why}" for url, why in file.left_out[:5]) or "the catalogue names none"
+    return NothingToFetchFrom(f"{file.name} has no copy that coget can fetch: {why}", "give its URL")
 
 
 def is_federated(url: str) -> bool:

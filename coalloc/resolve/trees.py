@@ -9,11 +9,12 @@ from urllib.parse import quote
 from coalloc.engine.lister import Lister
 from coalloc.errors import CoallocError, LimitExceeded, SourceError, UsageError
 from coalloc.model.listings import Entry
+from coalloc.model.replicas import Stat
 from coalloc.resolve.file_names import why_unsafe
 from coalloc.safe_text import redact
 from coalloc.util.listing_limits import DEEPEST, MOST_BELOW, MOST_NAMES
 
-__all__ = ["FoundTree", "files_below", "walk_folders"]
+__all__ = ["FoundTree", "entry_url", "files_below", "walk_folders"]
 
 ListFolder = Callable[[str], AsyncGenerator[Sequence[Entry], None]]
 """`list_folder(folder)`: the entries of a directory below the top, "" or a path with a slash at its end, in groups."""
@@ -31,15 +32,26 @@ class FolderListing(NamedTuple):
 
 
 class FoundTree(NamedTuple):
-    """The files below a directory, by their paths from it, and directories that were left out.
+    """The files below a directory, by their paths from it, what listings state about them, and what was left out.
 
-    `loops` contain themselves: a link to a parent makes such a directory, and web servers do not show that it is a
-    link. `errors` are of directories that could not be listed, by path.
+    `loops` have the same listing as a directory above them: a link to a parent makes such a directory, and web servers
+    do not show that it is a link. `errors` are of directories that could not be listed, by path.
     """
 
     files: list[str]
     loops: list[str]
     errors: dict[str, CoallocError]
+    stated: dict[str, Stat]
+
+
+def entry_url(directory: str, name: str) -> str:
+    """Return the URL of a file or directory below a directory; a key of S3 is taken literally.
+
+    >>> entry_url("http://host/run/", "a b"), entry_url("s3://runs/", "a b")
+    ('http://host/run/a%20b', 's3://runs/a b')
+    """
+    literal = directory.partition(":")[0].lower() == "s3"
+    return directory + (name if literal else quote(name, errors="surrogateescape"))
 
 
 async def files_below(lister: Lister, url: str) -> FoundTree:
@@ -57,7 +69,7 @@ async def files_below(lister: Lister, url: str) -> FoundTree:
             return
         seen: dict[Entry, None] = {}
         try:
-            async with aclosing(lister.list(url + quote(folder, errors="surrogateescape"))) as groups:
+            async with aclosing(lister.list(entry_url(url, folder))) as groups:
                 async for entries in groups:
                     seen.update(dict.fromkeys(entries))
                     yield [entry for entry in entries if entry.kind == "file"]
@@ -71,8 +83,9 @@ async def files_below(lister: Lister, url: str) -> FoundTree:
             return
         yield [entry for entry in seen if entry.kind == "dir" and not _is_refused(folder, entry, errors)]
 
-    found = [name async for name, _ in walk_folders(list_folder, redact(url))]
-    return FoundTree([name for name in found if not _is_in(name, loops)], list(loops), errors)
+    found = [(name, entry.stated) async for name, entry in walk_folders(list_folder, redact(url))]
+    stated = {name: each for name, each in found if each}
+    return FoundTree([name for name, _ in found if not _is_in(name, loops)], list(loops), errors, stated)
 
 
 def _is_in(path: str, folders: Container[str]) -> bool:
@@ -122,7 +135,7 @@ async def walk_folders(list_folder: ListFolder, shown: str) -> AsyncGenerator[tu
             path = f"{shown.rstrip('/')}/{quote(folder, errors='surrogateescape')}"
             raise LimitExceeded(
                 f"{path} is more than {DEEPEST} directories deep",
-                "give its subdirectories one by one, unless it contains itself",
+                "give its subdirectories one by one, unless its listings repeat",
             )
         async with aclosing(list_folder(folder)) as listing:
             async for entries in listing:

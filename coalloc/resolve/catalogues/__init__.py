@@ -12,6 +12,7 @@ from coalloc.errors import NothingToFetchFrom, TooMuch, UsageError
 from coalloc.model.replicas import ReplicaSet
 from coalloc.resolve.catalogues.documents import DocumentReader
 from coalloc.resolve.file_names import UNPRINTABLE
+from coalloc.resolve.replica_urls import without_copy
 from coalloc.util.dialer import Dialer
 
 __all__ = ["files_of"]
@@ -20,11 +21,14 @@ MOST_SECONDS = 1800
 """Maximum time for all answers about one name."""
 
 
-async def files_of(source: str, dialers: Sequence[Dialer], credentials: Credentials | None) -> list[ReplicaSet]:
+async def files_of(
+    source: str, dialers: Sequence[Dialer], credentials: Credentials | None, whole: bool = False
+) -> list[ReplicaSet]:
     """Return the files of a name in a catalogue; the names of several are paths below one directory.
 
     :param dialers: dialers over all routes to the catalogue
     :param credentials: those that the server of the name may get
+    :param whole: whether the caller fetches several files: then some of them may have no copy, but not all
     :raises UsageError: if the name or an answer is malformed
     :raises SourceError: if a catalogue does not answer, or does not know the name
     """
@@ -40,10 +44,10 @@ async def files_of(source: str, dialers: Sequence[Dialer], credentials: Credenti
         ) from None
     if not files:
         raise NothingToFetchFrom(f"{source} has no file", "check the name")
-    for file in files:
-        if not file.replicas:
-            why = "; ".join(f"{url}: {why}" for url, why in file.left_out[:5]) or "the catalogue names none"
-            raise NothingToFetchFrom(f"{source}: {file.name} has no copy that coget can fetch: {why}", "give its URL")
+    lacking = [file for file in files if not file.replicas]
+    if lacking and not (whole and len(lacking) < len(files)):
+        error = without_copy(lacking[0])
+        raise NothingToFetchFrom(f"{source}: {error.message}", error.remedy)
     return files
 
 

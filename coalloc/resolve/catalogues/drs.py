@@ -1,8 +1,8 @@
 """GA4GH's Data Repository Service (DRS) v1: objects, and bundles, which are directories of objects."""
 
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 
 from coalloc.config import CatalogueSettings
@@ -11,6 +11,7 @@ from coalloc.model.replicas import ReplicaSet
 from coalloc.resolve.catalogues.documents import DocumentReader, described, mapping, sequence, size_of, text
 from coalloc.resolve.replica_urls import check
 from coalloc.safe_text import redact
+from coalloc.util.concurrency import gather
 
 __all__ = ["files_of"]
 
@@ -19,6 +20,8 @@ COMPACT = re.compile(r"drs://((?:[a-z0-9_-]+/)?[a-z0-9._]+):(?![0-9]+/)(.+)", re
 API = "/ga4gh/drs/v1"
 DEEPEST = 32
 """Maximum number of bundles within each other."""
+AT_ONCE = 8
+"""Number of objects of a bundle that are asked for at once."""
 MOST_METHODS = 100
 """Maximum number of access methods of an object that are read."""
 
@@ -62,6 +65,38 @@ async def _place(source: str, reader: DocumentReader, settings: CatalogueSetting
     return settings.drs.get(host.lower(), f"https://{host}{API}"), name, reader
 
 
+class BundleEntry(NamedTuple):
+    """An entry of a bundle: its path below the first bundle, and what the bundle states about it."""
+
+    path: str
+    stated: Mapping[str, Any]
+
+
+class BundleAnswer(NamedTuple):
+    """The meaning of an entry: files, or entries of a further bundle."""
+
+    files: list[ReplicaSet]
+    entries: list[BundleEntry]
+
+
+def _entries(folder: str, bundle: Mapping[str, Any]) -> list[BundleEntry]:
+    return [
+        BundleEntry(folder + text(each.get("name")), each) for each in map(mapping, sequence(bundle.get("contents")))
+    ]
+
+
+def _id_in(entry: Mapping[str, Any], base: str) -> str:
+    """Return the id in the first URI of an entry that is an object of the same server.
+
+    >>> _id_in({"drs_uri": ["drs://other/1", "drs://h/a%20b"]}, "https://h/ga4gh/drs/v1")
+    'a b'
+    """
+    stated = entry.get("drs_uri")
+    uris = map(text, stated if isinstance(stated, list) else [stated])
+    here = f"drs://{urlsplit(base).netloc}/"
+    return next((unquote(uri.removeprefix(here)) for uri in uris if uri.startswith(here)), "")
+
+
 class _Service:
     """A DRS server."""
 
@@ -74,22 +109,47 @@ class _Service:
         document, following = await self._reader.json(self._url(name))
         return mapping(document), following
 
-    async def below(self, bundle: Mapping[str, Any], path: str = "", depth: int = 1) -> list[ReplicaSet]:
-        """Return the files of a bundle, whose path is below the first one."""
-        if depth > DEEPEST:
-            raise TooMuch(f"a DRS bundle has more than {DEEPEST} bundles within each other", "fetch its parts")
+    async def below(self, bundle: Mapping[str, Any]) -> list[ReplicaSet]:
+        """Return the files of a bundle and of those within it, with their paths below it.
+
+        An object that the server does not give is a file without a replica.
+        """
         files: list[ReplicaSet] = []
-        for entry in map(mapping, sequence(bundle.get("contents"))):
-            name, number = path + text(entry.get("name")), text(entry.get("id"))
-            if entry.get("contents"):
-                files += await self.below(entry, f"{name}/", depth + 1)
-                continue
+        level = _entries("", bundle)
+        for _ in range(DEEPEST):
+            left, answers = iter(enumerate(level)), [BundleAnswer([], [])] * len(level)
+
+            async def work(
+                left: Iterator[tuple[int, BundleEntry]] = left, answers: list[BundleAnswer] = answers
+            ) -> None:
+                for place, entry in left:
+                    answers[place] = await self._answered(entry)
+
+            await gather(*(work() for _ in range(min(AT_ONCE, len(level)))))
+            files += [file for answer in answers for file in answer.files]
+            level = [entry for answer in answers for entry in answer.entries]
+            if not level:
+                return files
+        raise TooMuch(f"a DRS bundle has more than {DEEPEST} bundles within each other", "fetch its parts")
+
+    async def _answered(self, entry: BundleEntry) -> BundleAnswer:
+        """Return what an entry of a bundle is: a file, or a bundle with entries."""
+        path, number = entry.path, text(entry.stated.get("id")) or _id_in(entry.stated, self._base)
+        if entry.stated.get("contents") or (not number and "contents" in entry.stated):
+            return BundleAnswer([], _entries(f"{path}/", entry.stated))
+        if not number:
+            return BundleAnswer(
+                [self._reader.file(path, [], None, (), [("the bundle", "it names no object for it")])], []
+            )
+        try:
             document, following = await self.object(number)
             if document.get("contents"):
-                files += await self.below(document, f"{name}/", depth + 1)
-            else:
-                files.append(await self.file(document, number, name, following))
-        return files
+                return BundleAnswer([], _entries(f"{path}/", document))
+            return BundleAnswer([await self.file(document, number, path, following)], [])
+        except (SourceError, NothingToFetchFrom) as error:
+            return BundleAnswer(
+                [self._reader.file(path, [], None, (), [(f"object {number[:100]}", error.message)])], []
+            )
 
     async def file(self, found: Mapping[str, Any], name: str, path: str, following: DocumentReader) -> ReplicaSet:
         """Return the file of an object with this id.

@@ -1,5 +1,10 @@
-"""Rucio: the Metalink of a file or dataset by its server, whose address and login are in rucio.cfg."""
+"""Rucio: the Metalink of a file or dataset by its server, whose address and login are in rucio.cfg.
 
+The Metalink of a dataset leaves out the files without an available replica, so its list of files is read, too.
+`rucio_traces` tells the server what was fetched.
+"""
+
+import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from configparser import ConfigParser
@@ -11,21 +16,26 @@ from urllib.parse import quote, urlsplit
 
 from coalloc.credentials.known import is_protected
 from coalloc.credentials.origins import WebOrigin
-from coalloc.errors import PermissionRefused, UsageError
-from coalloc.model.replicas import ReplicaSet
+from coalloc.errors import NothingToFetchFrom, PermissionRefused, TooMuch, UsageError
+from coalloc.model.replicas import ReplicaSet, TraceTarget
 from coalloc.resolve import metalink
-from coalloc.resolve.catalogues.documents import DocumentReader
+from coalloc.resolve.catalogues.documents import DocumentReader, mapping, size_of, text
+from coalloc.resolve.file_names import why_unsafe
 from coalloc.resolve.http_documents import METALINKS
 from coalloc.resolve.replica_urls import admitted
+from coalloc.util.concurrency import gather
 
 __all__ = ["files_of"]
 
+MOST_FILES = 100_000
+"""Maximum number of files of a dataset."""
 CONFIGURE = "write rucio_host, auth_type and account into rucio.cfg, and set RUCIO_CONFIG to its path"
 
 
 class Login(NamedTuple):
-    """The settings of Rucio's client that matter here."""
+    """The settings of Rucio's client that matter here; `path` is their file."""
 
+    path: Path
     host: str
     auth_host: str
     kind: str
@@ -55,6 +65,8 @@ async def files_of(source: str, reader: DocumentReader) -> list[ReplicaSet]:
     """Return the file of a Rucio name, or the files of a dataset or container.
 
     :raises UsageError: if the name is malformed, or Rucio is not configured
+    :raises TooMuch: if there are more than `MOST_FILES`
+    :raises NothingToFetchFrom: if the Metalink has a file that the list of files lacks
     :raises SourceError: if the server does not answer, refuses the login, or does not know the name
     """
     scope, colon, name = source.partition(":")[2].partition(":")
@@ -65,12 +77,67 @@ async def files_of(source: str, reader: DocumentReader) -> list[ReplicaSet]:
             f"{source[:200]}: your login at Rucio may not be used here", "give the URLs of the file"
         )
     login = _login()
-    signer = SecretHeaders({"X-Rucio-Auth-Token": await _token(login, reader)})
-    url = f"{login.host}/replicas/{quote(scope, safe='')}/{quote(name, safe='')}"
-    answer = await reader.fetched(url, {"Accept": METALINKS[0]}, signer)
+    try:
+        signer = SecretHeaders({"X-Rucio-Auth-Token": await _token(login, reader)})
+        did = f"{quote(scope, safe='')}/{quote(name, safe='')}"
+        answer, listed = await gather(
+            reader.fetched(f"{login.host}/replicas/{did}", {"Accept": METALINKS[0]}, signer),
+            reader.fetched(f"{login.host}/dids/{did}/files", {"Accept": "application/x-json-stream"}, signer),
+        )
+    except PermissionRefused as error:
+        raise PermissionRefused(error.message, _how_to_log_in(login)) from None
     following = reader.after(answer)
-    files = metalink.read(answer.content, source)
-    return [admitted(file, following.origin)._replace(vouched=answer.secure and bool(file.checksums)) for file in files]
+    found = {file.name: file for file in metalink.read(answer.content, source, catalogue=True)}
+    files = []
+    for own_scope, own_name, size in _listed(listed.content, source):
+        path = own_name.removeprefix("/")
+        file = found.get(path) or ReplicaSet(path, (), size)
+        if not file.replicas:
+            file = file._replace(left_out=(("Rucio", "it has no available replica"),))
+        fields: tuple[tuple[str, str], ...] = (("account", login.account), ("scope", own_scope), ("filename", own_name))
+        if own_scope != scope or own_name != name:
+            fields += (("datasetScope", scope), ("dataset", name))
+        vouched = answer.secure and bool(file.checksums)
+        trace = TraceTarget(f"{login.host}/traces/", fields)
+        files.append(admitted(file, following.origin)._replace(vouched=vouched, trace=trace))
+    if len({file.name for file in files}) < len(files):
+        raise UsageError(f"{source[:200]} has two files of the same name", "fetch its files one by one")
+    if unlisted := sorted(found.keys() - {file.name for file in files}):
+        raise NothingToFetchFrom(
+            f"{source[:200]}: Rucio names a copy of {unlisted[0][:200]!r}, but does not list this file",
+            "try again later: the dataset may be changing",
+        )
+    return files
+
+
+def _listed(content: bytes, source: str) -> Iterable[tuple[str, str, int | None]]:
+    """Yield scope, name and size of each file, of one JSON object a line.
+
+    :raises NothingToFetchFrom: if it is not JSON
+    :raises UsageError: if a name is harmful
+    :raises TooMuch: if there are too many
+    """
+    lines = content.splitlines()
+    if len(lines) > MOST_FILES:
+        raise TooMuch(f"{source[:200]} has more than {MOST_FILES:,} files", "fetch its datasets one by one")
+    for line in lines:
+        try:
+            entry = mapping(json.loads(line))
+        except (ValueError, RecursionError):
+            raise NothingToFetchFrom(f"{source[:200]}: Rucio does not answer with JSON", "try again later") from None
+        scope, name = text(entry.get("scope")), text(entry.get("name"))
+        if reason := why_unsafe(name.removeprefix("/")):
+            raise UsageError(f"the file name {name[:200]!r} of Rucio {reason}", "fetch the other files one by one")
+        yield scope, name, size_of(entry.get("bytes"))
+
+
+def _how_to_log_in(login: Login) -> str:
+    """Return the remedy for a refused login."""
+    if login.token_file:
+        return f"the token in {login.token_file} may have expired: log in with rucio whoami"
+    if login.kind == "userpass":
+        return f"check account, username and password in {login.path}"
+    return f"check account in {login.path}, and that your certificate (X509_USER_PROXY) is valid and known to Rucio"
 
 
 def _login() -> Login:
@@ -95,6 +162,7 @@ def _login() -> Login:
         if not _is_protected(url):
             raise UsageError(f"{path} names no https:// server for rucio_host and auth_host", CONFIGURE)
     return Login(
+        path,
         host,
         auth,
         os.environ.get("RUCIO_AUTH_TYPE") or client.get("auth_type", ""),

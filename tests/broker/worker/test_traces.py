@@ -96,7 +96,7 @@ def begun(world: World) -> bool:
 
 
 async def test_a_server_that_dies_shows_as_a_fault_whose_bytes_others_bring(world, tmp_path):
-    size = 3 << 30
+    size = 1 << 30
     with GridFTPServer(tmp_path / "b", "127.0.0.3") as b, GridFTPServer(tmp_path / "c", "127.0.0.4") as c:
         await place(world, "hole", size, world.source, b, c)
         for other in (world.source, c):

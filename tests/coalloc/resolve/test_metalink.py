@@ -149,6 +149,7 @@ replica = st.builds(
     st.none() | st.sampled_from(["de", "fr"]),
     st.just(Origin()),
     st.none(),
+    st.none(),
 )
 
 

@@ -67,6 +67,10 @@ async def test_rucio_names(tmp_path):
             return answer("200 OK", X_Rucio_Auth_Token="tok-1") if known else answer("401 Unauthorized")
         if heard.path == "/replicas/user.ann/x.nc":
             return metalink(server.url) if heard.header("X-Rucio-Auth-Token") == "tok-1" else answer("401 No")
+        if heard.path == "/dids/user.ann/x.nc/files":
+            return answer("200 OK", b'{"scope": "user.ann", "name": "x.nc"}')
+        if heard.path == "/traces/":
+            return answer("201 Created")
         return file(heard) if heard.path.startswith("/store/") else answer("404 Not Found")
 
     async with web_server(reply) as server:
@@ -121,16 +125,17 @@ def test_collect_takes_the_copies_at_gridftp_servers(catalogue, home, start_grid
     assert {path.read_bytes() for path in (tmp_path / "all").iterdir()} == {CONTENT}
 
 
-def test_collect_refuses_a_name_without_copies_at_gridftp_servers(catalogue, home, tmp_path):
+def test_collect_takes_the_copies_of_web_servers_if_they_have_the_right_size(catalogue, home, tmp_path):
     docs = [{"id": "1", "title": "x.nc", "size": 5, "url": [f"{catalogue.url}/x|a|HTTPServer"]}]
     catalogue(esgf_of(catalogue.url, *docs))
     got = coget(["collect", f"esgf:{ID}", "--to", "all"], tmp_path, XDG_CONFIG_HOME=str(home / "config"))
     assert got.returncode != 0
-    assert "x.nc has no usable replica at a GridFTP server" in got.stderr
+    assert "x.nc has no usable replica" in got.stderr
+    assert "bytes, not 5" in got.stderr
     catalogue({"/drs/objects/1": {"name": "y.nc", "access_methods": [{"access_url": {"url": f"{catalogue.url}/x"}}]}})
     got = coget(["collect", "drs://drs.example/1", "--to", "all"], tmp_path, XDG_CONFIG_HOME=str(home / "config"))
-    assert "y.nc has no usable replica at a GridFTP server" in got.stderr
-    assert not (tmp_path / "all").exists()
+    assert got.returncode == 0, got.stderr
+    assert {path.name: path.read_bytes() for path in (tmp_path / "all").iterdir()} == {"y.nc": CONTENT}
 
 
 def test_a_file_without_checksum_is_fetched_but_not_verified(catalogue, home, tmp_path):

@@ -16,11 +16,12 @@ A = "run1:2024/a.root"
 GALAXY = """
 import ipaddress, sys
 from galaxy.files.sources.util import fetch_drs_to_file
-uri, target, token = sys.argv[1:]
-fetch_drs_to_file(
-    uri, target, None, force_http=True, headers={"Authorization": f"Bearer {token}"},
-    fetch_url_allowlist=[ipaddress.ip_network("127.0.0.0/8")],
-)
+token, *fetched = sys.argv[1:]
+for uri, target in zip(fetched[::2], fetched[1::2], strict=True):
+    fetch_drs_to_file(
+        uri, target, None, force_http=True, headers={"Authorization": f"Bearer {token}"},
+        fetch_url_allowlist=[ipaddress.ip_network("127.0.0.0/8")],
+    )
 """
 
 
@@ -75,12 +76,10 @@ def test_galaxy_fetches_a_file_by_its_name(serving, tmp_path):
     broker, content = serving
     # In lower case it would be a compact identifier to Galaxy, which asks identifiers.org for it.
     host = f"LOCALHOST:{urlsplit(broker.url).port}"
-    for name in (A, quote(A, safe="")):
-        target = tmp_path / "fetched"
-        command = [sys.executable, "-W", "ignore", "-c", GALAXY, f"drs://{host}/{name}", target, broker.token]
-        subprocess.run(command, check=True, timeout=PATIENCE)
-        assert target.read_bytes() == content
-        target.unlink()
-    command[-1] = "nobody"
-    refused = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+    program = [sys.executable, "-W", "ignore", "-c", GALAXY]
+    plain, quoted = tmp_path / "plain", tmp_path / "quoted"
+    both = [f"drs://{host}/{A}", plain, f"drs://{host}/{quote(A, safe='')}", quoted]
+    subprocess.run([*program, broker.token, *both], check=True, timeout=PATIENCE)
+    assert plain.read_bytes() == quoted.read_bytes() == content
+    refused = subprocess.run([*program, "nobody", *both], capture_output=True, text=True, timeout=PATIENCE)
     assert (refused.returncode, "401 Client Error" in refused.stderr) == (1, True)

@@ -76,6 +76,7 @@ async def test_the_second_user_of_a_link_is_told_what_would_hold(links, broker):
     refused = answer.json()
     assert refused["error"]["code"] == "not_guaranteed"
     assert 0 < refused["chance"] < 0.95
+    assert refused["sources"] == ["cern-1"]
     assert refused["earliest"] > time.time() + 100
     assert (await ask(bob, by=refused["earliest"])).status_code == 201
     assert (await ask(await somebody(broker, "cat"), by=refused["earliest"])).status_code == 409
