@@ -77,6 +77,24 @@ def test_after_a_kill_in_the_middle_the_next_run_continues(by, tmp_path):
     assert not list(work.glob(".snakemake/storage/**/x*"))
 
 
+def test_after_sigterm_snakemake_finishes_the_jobs_that_run_and_the_next_run_runs_none_of_them_again(tmp_path):
+    """Snakemake does so with all jobs: it ends them only by SIGINT."""
+    size, work = 8_000_000, tmp_path / "work"
+    with Nginx(tmp_path / "web", tmp_path / "slow", more="limit_rate 2m;") as slow:
+        content = random_file(slow.root / "x", size)
+        named = query([slow], "x")
+        with begin(work, named) as process:
+            wait_until(lambda: on_disk(work) > size / 4 or process.poll() is not None)
+            os.killpg(process.pid, signal.SIGTERM)
+            out, _ = process.communicate(timeout=PATIENCE)
+        assert process.returncode != 0, out
+        assert counted(work) == digest(content)
+        status, out = workflow(work, named)
+    assert status == 0, out
+    assert (work / "ran").read_text().splitlines() == ["ran"]
+    assert not list(work.glob(".snakemake/storage/**/x*"))
+
+
 def test_of_a_replica_with_other_bytes_none_arrive_if_a_metalink_has_a_checksum(web, tmp_path):
     good, bad = (random_file(server.root / "x", 2_000_000, seed) for seed, server in enumerate(web))
     assert good != bad
