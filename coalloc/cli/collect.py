@@ -9,9 +9,10 @@ import click
 
 from coalloc.cli import interrupts, options
 from coalloc.cli.failures import CommandFailed
+from coalloc.cli.fetch_options import limit_rate
 from coalloc.cli.progress import showing
 from coalloc.errors import CoallocError
-from coalloc.util.streams import say_json
+from coalloc.util.streams import say, say_json
 
 if TYPE_CHECKING:
     from coalloc.collect.values import CollectReport
@@ -54,6 +55,7 @@ __all__ = ["collect"]
 @options.as_json
 @options.verbose
 @options.overwrite
+@limit_rate
 @click.option("--quiet", is_flag=True, help="Show errors only.")
 def collect(
     sources: tuple[str, ...],
@@ -65,22 +67,26 @@ def collect(
     data_hosts: tuple[str, ...],
     delegate: tuple[str, ...],
     overwrite: bool,
+    limit_rate: int | None,
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Collect files from GridFTP servers to a directory here, or at another server.
+    """Collect files from many servers to a directory here.
 
-    SOURCE is the URL of a file (ftp:// or gsiftp://), or of a directory if it ends with a slash: then all files in it
-    are collected. Each URL is a different file. Replicas of one file come from a Metalink, a broker or a catalogue:
-    name the Metalink, the dataset, or a name such as esgf:ID, of which copies at GridFTP servers are used.
+    From GridFTP servers, they can also be collected to a directory of another GridFTP server.
 
-    Pieces may be relayed by other servers: the sources, and the servers of --via. Relays keep pieces in a
+    SOURCE is the URL of a file, or of a directory if it ends with a slash: then all files in it are collected. Each URL
+    is a different file. Replicas of one file come from a Metalink, a broker or a catalogue: name the Metalink, the
+    dataset, or a name such as esgf:ID.
+
+    Pieces may be relayed by GridFTP servers: the sources, and the servers of --via. Relays keep pieces in a
     directory .coget-staging-*, which is removed at the end. A file gets its name when it is complete and verified
     against its origin. To resume, run the same command again.
 
     \b
     Examples:
       coget collect ftp://a.example/run1/ ftp://b.example/run2/x.root --to data/
+      coget collect davs://a.example/run1/ s3://bucket/run2/ ftp://b.example/x.root --to data/
       coget collect ftp://a.example/run1/ --to gsiftp://c.example/store/run1
       coget collect ftp://a.example/x ftp://b.example/y --to . --via ftp://c.example/scratch
       coget collect ftp://a.example/run1/ --to ftp://c.example/run1 --via depot-a.example
@@ -97,7 +103,7 @@ def collect(
 
         known = load(network)
     wanted = api.CollectRequest(
-        sources, to, relays, method, broker, frozenset(data_hosts), frozenset(delegate), overwrite, routes
+        sources, to, relays, method, broker, frozenset(data_hosts), frozenset(delegate), overwrite, routes, limit_rate
     )
     results: api.Results[CollectReport] = api.Results()
     try:
@@ -109,15 +115,23 @@ def collect(
     except CoallocError as error:
         if results.unfinished is None:
             raise
+        _say_loops(results.unfinished)
         if as_json:
             raise CommandFailed(error, _document(results.unfinished)) from error
         if not quiet:
             _print(results.unfinished)
         raise
+    _say_loops(report)
     if as_json:
         say_json(_document(report))
     elif not quiet:
         _print(report)
+
+
+def _say_loops(report: "CollectReport") -> None:
+    """Name the directories that are missing, also if only errors are shown."""
+    for url in report.loops:
+        say(f"{url} was left out: its listing is the same as that of a directory above it", err=True)
 
 
 def _document(report: "CollectReport") -> "Document":

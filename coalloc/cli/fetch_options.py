@@ -29,14 +29,16 @@ def _rate(ctx: click.Context, param: click.Parameter, value: str | None) -> int 
 
 SECONDS = click.FloatRange(min=0, max=LONGEST, min_open=True)
 
+limit_rate = click.option(
+    "--limit-rate",
+    callback=_rate,
+    metavar="RATE",
+    help="Highest rate of the whole command, such as '10 MB/s' or '200 Mbit/s'.  [default: limit_rate of "
+    "config.toml, for all coget processes together]",
+)
+
 _OPTIONS = (
-    click.option(
-        "--limit-rate",
-        callback=_rate,
-        metavar="RATE",
-        help="Highest rate of the whole command, such as '10 MB/s' or '200 Mbit/s'.  [default: limit_rate of "
-        "config.toml, for all coget processes together]",
-    ),
+    limit_rate,
     click.option(
         "--retry",
         "retries",

@@ -112,7 +112,7 @@ def _fetch_directory(request: "Request", as_json: bool, quiet: bool) -> None:
 
 def _say_loops(folders: list[str]) -> None:
     for folder in folders:
-        say(f"{folder} was left out: it contains itself", err=True)
+        say(f"{folder} was left out: its listing is the same as that of a directory above it", err=True)
 
 
 def _run(

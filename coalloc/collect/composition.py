@@ -1,4 +1,4 @@
-"""Collect jobs from GridFTP servers to one place, with relays if the method uses them. Connects parts."""
+"""Collect jobs from many servers to one place, with relays if the method uses them. Connects parts."""
 
 import asyncio
 import time
@@ -17,18 +17,21 @@ from coalloc.broker_client.outbox import send_results
 from coalloc.collect.decision import collected
 from coalloc.collect.expected_network import guessed, inward, is_known, labelled
 from coalloc.collect.methods import make
-from coalloc.collect.runtime.collection import CollectJob, Field, MethodChoice
+from coalloc.collect.runtime.collection import LOOK, CollectJob, Field, MethodChoice
 from coalloc.collect.runtime.destination import Destination, ServerDestination
 from coalloc.collect.runtime.local_destination import LocalDestination
 from coalloc.collect.runtime.partial_name_records import PartialNames
-from coalloc.collect.runtime.resolution import CollectServers, speaks
+from coalloc.collect.runtime.resolution import CollectServers, relays
+from coalloc.collect.runtime.server import CollectServer
 from coalloc.collect.runtime.staging import StagingArea
 from coalloc.collect.runtime.staging_records import StagingRecords
-from coalloc.collect.values import HERE, CollectReport, CollectRequest, CollectView
+from coalloc.collect.values import HERE, CollectReport, CollectRequest, CollectView, PairView
 from coalloc.config import access, own_policy
 from coalloc.credentials import Credentials
 from coalloc.engine.base import EngineOptions
 from coalloc.engine.gridftp.address import parse
+from coalloc.engine.limits.rate import limited
+from coalloc.engine.limits.server_slots import Slots
 from coalloc.errors import CoallocError, UsageError
 from coalloc.history.links import MeasuredLink, Pairs
 from coalloc.history.transfers import TransferHistory
@@ -58,10 +61,11 @@ async def collect(
 ) -> CollectReport:
     """Collect many files to one place; see `coalloc.api.collect`."""
     given = labelled(network) if network else None
-    servers = CollectServers(_options(wanted))
+    servers = CollectServers(_options(wanted), outward="://" in wanted.to)
     for url in wanted.via:
         servers.add(url, _folder(url))
     landing = _landing(wanted.to, servers, wanted.overwrite)
+    showing = asyncio.create_task(_show_waits(servers, redact(wanted.to), watch)) if watch else None
     try:
         items = await servers.items(*await _named(wanted))
         await landing.prepare([item.name for item in items])
@@ -71,7 +75,10 @@ async def collect(
     except BaseException:
         await servers.close()
         raise
-    planned = guessed(known, [*servers.by_label], landing.label, complete=given is not None)
+    finally:
+        if showing:
+            showing.cancel()
+    planned = guessed(known, [*servers.by_label], landing.label, given is not None, servers.senders)
     field = _field(servers, landing)
 
     def choose(demand: Demand) -> MethodChoice:
@@ -80,14 +87,34 @@ async def collect(
         return MethodChoice(method, *plan) if plan else MethodChoice(method)
 
     began = time.time()
-    collection = CollectJob(items, field, redact(wanted.to), choose, watch, getrandbits(32))
-    return await _run(collection, results, began, wanted.broker)
+    collection = CollectJob(items, field, redact(wanted.to), choose, watch, getrandbits(32), servers.loops)
+    return await _run(collection, results, began, wanted.broker, servers.options.admission is None)
+
+
+async def _show_waits(servers: CollectServers, name: str, watch: Callable[[CollectView], None]) -> None:
+    """Show which servers the look-up of the files waits for, while this machine has all connections to them."""
+    began = time.monotonic()
+    while True:
+        await asyncio.sleep(LOOK)
+        waits = [PairView(label, HERE, 0.0, 0, 0, each.wait) for label, each in servers.by_label.items() if each.wait]
+        if waits:
+            seconds = time.monotonic() - began
+            watch(CollectView(name, "connecting", seconds, 0, 0, 0.0, None, 0, 0, tuple(waits)))
 
 
 def _options(wanted: CollectRequest) -> EngineOptions:
-    """Return the options for all servers. :raises UsageError: for an invalid route"""
+    """Return the options for all servers. :raises UsageError: for an invalid route or rate"""
+    if wanted.limit_rate and "://" in wanted.to:
+        raise UsageError(
+            "--limit-rate limits what comes to this machine, but --to is at a server", "leave --limit-rate out"
+        )
     options = EngineOptions(
-        DirectDialer(own_policy()), data_hosts=wanted.data_hosts, delegate=wanted.delegate, credentials=Credentials()
+        DirectDialer(own_policy()),
+        data_hosts=wanted.data_hosts,
+        delegate=wanted.delegate,
+        admission=None if "://" in wanted.to else limited(wanted.limit_rate),
+        credentials=Credentials(),
+        slots=Slots.from_environment(),
     )
     if not wanted.routes:
         return options
@@ -113,9 +140,9 @@ async def fetch_over(
         with measured links if empty
     :raises CoallocError: as `collect`
     """
-    if not any(speaks(replica.url) for replica in file.replicas):
+    if not any(relays(replica.url) for replica in file.replicas):
         return None
-    servers = CollectServers(options)
+    servers = CollectServers(options, outward=True)
     try:
         item = replace(await servers.replicas(file), name=where.name, foreign=file.origin.kind != "user")
         for url in via or _measured_servers():
@@ -137,27 +164,27 @@ async def fetch_over(
     collection = CollectJob(
         [item], field, str(where), lambda demand: choice(make(default(), network, demand, seed=seed)), watch, seed
     )
-    return await _run(collection, results, began, None)
+    return await _run(collection, results, began, None, options.admission is None)
 
 
 async def _run(
-    collection: CollectJob, results: Results[CollectReport], began: float, broker: str | None
+    collection: CollectJob, results: Results[CollectReport], began: float, broker: str | None, at_full_rate: bool
 ) -> CollectReport:
-    """Run a collect job, and remember its results, also if it fails."""
+    """Run a collect job, and remember its results, also if it fails; but no rates to here that were limited."""
     try:
         with results.of(collection.report):
             report = await collection.run()
     except CoallocError as error:
-        await _remember(collection.report(), began, broker, error.message)
+        await _remember(collection.report(), began, broker, at_full_rate, error.message)
         raise
-    await _remember(report, began, broker)
+    await _remember(report, began, broker, at_full_rate)
     return report
 
 
 def _measured_servers() -> list[str]:
     """Return all servers with measured links."""
     seen = Pairs.open().observations(time.time())
-    return [label for label in dict.fromkeys(end for each in seen for end in (each.source, each.sink)) if speaks(label)]
+    return [label for label in dict.fromkeys(end for each in seen for end in (each.source, each.sink)) if relays(label)]
 
 
 def default() -> str:
@@ -167,10 +194,10 @@ def default() -> str:
 
 def _plan(network: Network, demand: Demand) -> tuple[float, float | None] | None:
     """Return the makespan of the plan, and of the one without relays, in seconds; None if there is no plan."""
-    from coalloc.planner import least_makespan
+    from coalloc import planner
 
     try:
-        plan = least_makespan(network, demand)
+        plan = planner.plan(network, demand)
     except UsageError:  # no SciPy, or no route
         return None
     return float(plan.makespan), None if plan.direct is None else float(plan.direct)
@@ -228,20 +255,22 @@ def _field(servers: CollectServers, landing: Destination) -> Field:
     """Return the participants, with a staging area of this collect job at each server except the destination."""
     run, records = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}", StagingRecords.open()
     areas = {
-        label: StagingArea(servers.by_label[label], folder, run, records)
-        for label, folder in servers.folders.items()
-        if label != landing.label
+        label: StagingArea(server, servers.folders[label], run, records)
+        for label, server in servers.by_label.items()
+        if label in servers.folders and label != landing.label and isinstance(server, CollectServer)
     }
     return Field(servers.by_label, areas, landing, records)
 
 
-async def _remember(report: CollectReport, began: float, broker: str | None, error: str | None = None) -> None:
+async def _remember(
+    report: CollectReport, began: float, broker: str | None, at_full_rate: bool, error: str | None = None
+) -> None:
     """Add the collect job to this user's history, and report it to the broker."""
-    transfers, measured = _transfers(report, began), _measured(report, began)
+    transfers, measured = _transfers(report, began) if at_full_rate else [], _measured(report, began)
     TransferHistory.open().add(transfers)
     Pairs.open().add(measured)
     if known := access(broker):
-        hops = collected(report, error, began, uuid4().hex, known.site or "")
+        hops = collected(report, error, began, uuid4().hex, known.site or "") if at_full_rate else None
         with suppress(asyncio.CancelledError):  # an interrupt must not hide the finished job
             await send_results(Broker(known), transfers, measured=measured, decided=[hops] if hops else [])
 

@@ -61,23 +61,36 @@ def inward(estimates: Mapping[str, Estimate]) -> Network:
     return Network.of((Host(HERE), *map(Host, estimates)), tuple(links))
 
 
-def guessed(known: Network, servers: Collection[str], destination: str, complete: bool) -> Network:
+def guessed(
+    known: Network,
+    servers: Collection[str],
+    destination: str,
+    complete: bool,
+    senders: Collection[str] = frozenset(),
+) -> Network:
     """Return the network completed by guesses: unknown links are as fast as the fastest known one.
 
     The access rates of hosts are guessed, too: without them, every relay would seem to be a gain.
 
     :param complete: whether `known` is complete, except for links to the destination, which each host has
+    :param senders: servers that send to the destination only
     """
+
+    def is_possible(source: str, sink: str) -> bool:
+        return sink not in senders and (source not in senders or sink == destination)
+
     best = max((link.capacity for link in known.links.values()), default=UNKNOWN)
     names = dict.fromkeys([*servers, destination])
     hosts = {name: known.hosts.get(name, Host(name)) for name in names}
     if not complete:
         hosts = {name: replace(host, isps=host.isps or (Isp("", best, best),)) for name, host in hosts.items()}
-    hosts |= {name: replace(host, relays=False) for name, host in hosts.items() if name == HERE}
-    links = {key: link for key, link in known.links.items() if {key.source, key.sink} <= names.keys()}
+    hosts |= {name: replace(host, relays=False) for name, host in hosts.items() if name == HERE or name in senders}
+    known_links = {key: link for key, link in known.links.items() if {key.source, key.sink} <= names.keys()}
+    links = {key: link for key, link in known_links.items() if is_possible(key.source, key.sink)}
     there = {key[:2] for key in links}
     for source, sink in product(servers, names):
-        if source != sink and (source, sink) not in there and (sink == destination or not complete):
+        wanted = source != sink and is_possible(source, sink) and (sink == destination or not complete)
+        if wanted and (source, sink) not in there:
             key = LinkKey(source, sink, *(_first(hosts[end]) for end in (source, sink)))
             links[key] = Link(key, best)
     return Network(hosts, links, tuple(each for each in known.shared if each.weights.keys() <= links.keys()))

@@ -31,12 +31,13 @@ HERE = "here"
 class CollectRequest(NamedTuple):
     """A request for a collect job.
 
-    `sources` are URLs of files at GridFTP servers, or of directories if they end with a slash, Metalinks, or names of
-    datasets that the broker knows. `to` is a directory of this machine, or the URL of one at a server; it is made if
+    `sources` are URLs of files, or of directories if they end with a slash, Metalinks, or names of datasets that the
+    broker knows. `to` is a directory of this machine, or the URL of one at a server; it is made if
     needed. `via` are URLs of servers that may relay, with the directories in which they may stage pieces; sources may
     relay, too. `delegate` are hosts that may get a limited proxy if they require one. `overwrite` lets files whose
     names come from a directory, a Metalink or a broker replace files with other content. `routes` are routes over
-    depots for data between two servers, as for `api.data_routes`.
+    depots for data between two servers, as for `api.data_routes`. `limit_rate` is the highest rate in bytes per second
+    of what comes to this machine; None for no limit other than that of config.toml.
     """
 
     sources: tuple[str, ...]
@@ -48,6 +49,7 @@ class CollectRequest(NamedTuple):
     delegate: frozenset[str] = frozenset()
     overwrite: bool = False
     routes: tuple[str, ...] = ()
+    limit_rate: int | None = None
 
 
 class Collected(NamedTuple):
@@ -113,7 +115,7 @@ class CollectReport(NamedTuple):
     `duplicate_bytes` arrived a second time, `mended_bytes` were wrong and were fetched again from their origins.
     `staged_bytes` were sent to relays, `peaks` are the largest number of bytes that each host staged at once. `gone`
     are the lost hosts, with the reason. `cleared` are paths that a killed job had left, and that this one has
-    removed.
+    removed. `loops` are the URLs of directories that were left out because their listings repeat.
     """
 
     output: str
@@ -133,6 +135,7 @@ class CollectReport(NamedTuple):
     gone: Mapping[str, str] = {}
     left: tuple[LeftBehind, ...] = ()
     cleared: tuple[str, ...] = ()
+    loops: tuple[str, ...] = ()
 
 
 class PairView(NamedTuple):

@@ -50,6 +50,7 @@ def collection(report: CollectReport) -> Document:
         "gone": dict(report.gone),
         "left": [each._asdict() for each in report.left],
         "cleared": list(report.cleared),
+        "loops": list(report.loops),
     }
 
 
@@ -98,6 +99,8 @@ def _deadline(report: DeadlineReport) -> Document:
         "kept": report.kept,
         "ended": report.ended,
         "spared_sources": report.spared,
+        "guarantee": report.guarantee,
+        "guarantee_over": report.is_over,
         "warnings": [_outlook(view) for view in report.warnings],
     }
 

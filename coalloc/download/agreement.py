@@ -22,6 +22,7 @@ from coalloc.errors import (
 )
 from coalloc.model.checksums import Checksum
 from coalloc.model.replicas import NamedBy, ReplicaSet, Stat
+from coalloc.model.validators import same_version
 from coalloc.safe_text import redact
 
 __all__ = ["Agreement", "unusable"]
@@ -87,7 +88,7 @@ class Agreement:
         before = self.first_answers.setdefault(source, stat)
         if before.size != stat.size:
             now = f"it had {before.size} bytes and has {stat.size} now"
-        elif None not in (before.validator, stat.validator) and before.validator != stat.validator:
+        elif before.validator and stat.validator and not same_version(before.validator, stat.validator):
             now = "its version is different now, but its size is the same"
         elif _contradict(before.checksums, stat.checksums):
             now = "its checksum is different now"

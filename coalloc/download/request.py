@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, get_args
 from urllib.parse import urlsplit
 
-from coalloc.config import access, limit_rate, own_policy, own_routes
+from coalloc.config import access, own_policy, own_routes
 from coalloc.credentials import Credentials
 from coalloc.engine import Engine, open_source, speaks
 from coalloc.engine.base import Admission, EngineOptions, Leads, Source
 from coalloc.engine.first_answers import FirstAnswers
+from coalloc.engine.limits.rate import limited
 from coalloc.engine.span import Span
 from coalloc.errors import UsageError
 from coalloc.history.transfers import TransferHistory
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from coalloc.broker_client import Broker
     from coalloc.depot.automatic import Listed
     from coalloc.depot.dialer import RelayedDialer, RouteTimes
+    from coalloc.resolve.catalogues.rucio_traces import RucioTraces
 
 __all__ = ["Request", "dialers", "named_files", "ranked", "relayed_dialer", "several_files"]
 
@@ -78,9 +80,9 @@ class Request(NamedTuple):
     lets no file replace a file with other content. `retries` is the number of attempts after a failure of a source,
     without success in between. `connect_seconds` is the time limit for each connection, `max_seconds` that for each
     file; None for no limit. `limit_rate` is the highest rate in bytes per second; None for no limit other than that of
-    config.toml. `whole`: a name in a catalogue may stand for several files. `admission` is made of these, once for all
-    files. `credentials` are those that web servers may get;
-    None for the user's own, from the environment and from files.
+    config.toml. `whole`: a name in a catalogue may stand for several files. `traces` collects what a catalogue wants to
+    hear. `admission` is made of these, once for all files. `credentials` are those that web servers may get; None for
+    the user's own, from the environment and from files.
     """
 
     sources: Sequence[str] | str
@@ -114,6 +116,7 @@ class Request(NamedTuple):
     limit_rate: int | None = None
     admission: Admission | None = None
     whole: bool = False
+    traces: "RucioTraces | None" = None
 
     @property
     def named(self) -> tuple[str, ...]:
@@ -172,7 +175,7 @@ class Request(NamedTuple):
 
         :raises UsageError: for an invalid route, ticket or rate, or a deadline with a limited rate
         """
-        admission = self.admission or _admission(self.limit_rate)
+        admission = self.admission or limited(self.limit_rate)
         if admission and self.deadline:
             raise UsageError(
                 "--by makes no sense with a limited rate, of which nothing is known from earlier transfers",
@@ -181,19 +184,6 @@ class Request(NamedTuple):
         made = self.dialers or dialers(self.own, self.via, self.broker)
         shown = Credentials() if self.credentials is None else self.credentials
         return self._replace(dialers=made, admission=admission, credentials=shown)
-
-
-def _admission(own: int | None) -> Admission | None:
-    total = limit_rate()
-    if own is None and total is None:
-        return None
-    from coalloc.engine.limits.rate import rate_admission
-    from coalloc.planner.documents import units
-
-    try:
-        return rate_admission(own, None if total is None else units.rate(total))
-    except ValueError as error:
-        raise UsageError(f"invalid `limit_rate` in config.toml: {error}", 'write limit_rate = "10 MB/s"') from None
 
 
 def several_files() -> UsageError:

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from coalloc.download.to_disk import DownloadSettings
 from coalloc.engine.base import EngineOptions
-from coalloc.engine.http.answers import PARTIAL, content_range, validator
+from coalloc.engine.http.answers import PARTIAL, completed, content_range, validator
 from coalloc.engine.http.clients import KeptClient
 from coalloc.engine.http.dav_urls import is_webdav, web_url
 from coalloc.engine.http.digests import WANTED_DIGESTS, stated_digests
@@ -107,7 +107,7 @@ class SmallFiles:
         if not self._suits(file, options, settings):
             return None
         (replica,) = file.replicas
-        options = replace(options.named(replica.origin), vouched=file.vouched)
+        options = replace(options.named(replica.origin), vouched=file.vouched, stated=replica.stated)
         clock = asyncio.get_running_loop().time
         began = clock()
         if _is_begun(where):
@@ -184,9 +184,9 @@ class SmallFiles:
             if got and not isinstance(answer, PlainAnswer):
                 connection = exchange.clients.detach(answer) if _by_httpx(url) else None
             if got and known:
-                from coalloc.engine.http.webdav import completed
-
-                got = got[0], completed(got[1], known)
+                got = got[0], completed(got[1], known.entry.size, known.etag, known.checksums)
+            if got and (listed := options.stated):
+                got = got[0], completed(got[1], listed.size, listed.validator, listed.checksums)
             return got
         finally:
             await exchange.close()

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from coalloc.download.arrivals import Arrivals
 from coalloc.download.continuation import Continuation
 from coalloc.download.judge import Judge, JudgedFile
-from coalloc.download.transfer import PastErrors, Transfer
+from coalloc.download.transfer import Admit, PastErrors, Transfer
 from coalloc.engine.base import Source
 from coalloc.errors import CoallocError, ReplicaChanged, TargetExists
 from coalloc.model.checksums import Basis, Checksum, Confirm
@@ -45,7 +45,7 @@ class DownloadSettings(NamedTuple):
     `NAME.coget`. `confirm` is awaited when the file is complete, before it gets its name; if it raises, the file does
     not get the name. With a `deadline`, as few sources are used as it needs. `past_errors` as for `Transfer`.
     `is_whole` is called in a thread with the versions that servers state, by URL: whether an earlier run fetched one.
-    `tries` as for `Transfer`.
+    `tries` as for `Transfer`. `admit` is awaited after the forecast for the deadline.
     """
 
     policy: Policy
@@ -59,6 +59,7 @@ class DownloadSettings(NamedTuple):
     past_errors: PastErrors = dict
     is_whole: Callable[[Mapping[str, Stat]], bool] | None = None
     tries: int = TRIES
+    admit: Admit | None = None
 
 
 class Download(Transfer):
@@ -251,10 +252,13 @@ class Download(Transfer):
         self._resumed = Intervals((extent.start, extent.end) for extent in retained)
         if earlier.trouble and not self._resumed:
             self._notice = earlier.trouble
-        self._urls = [origin.url for origin in earlier.header.origins]
         missing = self._partial.missing()
         if self._deadline:
-            await self._forecast(sum(end - start for start, end in missing))
+            left = sum(end - start for start, end in missing)
+            await self._forecast(left)
+            if self._settings.admit:
+                await self._settings.admit(left)
+        self._urls = [origin.url for origin in earlier.header.origins]  # also those that only the earlier run used
         in_use = self._schedule(missing).state.sources
         witnesses = WitnessServers(
             self._sources, lambda source: in_use[source].answers, self._holders(header, earlier.header)

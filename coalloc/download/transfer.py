@@ -35,12 +35,14 @@ from coalloc.verify.statements import Contradiction
 if TYPE_CHECKING:
     from coalloc.download.outlook import FinishError, Outlook
 
-__all__ = ["PastErrors", "Transfer"]
+__all__ = ["Admit", "PastErrors", "Transfer"]
 
 log = logging.getLogger(__name__)
 
 PastErrors = Callable[[], Mapping[str, Sequence[float]]]
 """Function that returns errors of earlier forecasts of finish times, by moment, as in `outlook.FinishError`."""
+Admit = Callable[[int], Awaitable[None]]
+"""Function that asks whether so many missing bytes may arrive by the deadline; raises DeadlineRefused if not."""
 
 SHOW = 0.125
 """Seconds between two snapshots for the display."""

@@ -58,6 +58,7 @@ def open_sources(
                 options.named(replica.origin),
                 admission=known.get(replica.url, options.admission),
                 vouched=file.vouched,
+                stated=replica.stated,
             ),
         )
         for replica in file.replicas
@@ -105,8 +106,13 @@ def open_lister(url: str, options: EngineOptions) -> "Lister":
             from coalloc.engine.http.webdav import WebDAVLister
 
             return WebDAVLister(options)
+        case "s3":
+            from coalloc.engine.s3.listing import S3Lister
+
+            return S3Lister(options)
     raise UsageError(
-        f"directories cannot be listed at {redact(url)}", "name an http(s)://, dav(s)://, ftp:// or gsiftp:// URL"
+        f"directories cannot be listed at {redact(url)}",
+        "name an http(s)://, dav(s)://, s3://, ftp:// or gsiftp:// URL",
     )
 
 

@@ -61,6 +61,8 @@ class EngineOptions:
     """Answers with which sources may begin."""
     data_routes: "DataRoutes | None" = None
     """Routes over depots for data that another server sends to this one; None for direct connections."""
+    stated: Stat | None = None
+    """What a listing of the server states about the replica."""
     federation: Federation | None = None
     """The federation of the replica, if its director named it."""
     credentials: "Credentials | None" = None

@@ -5,6 +5,8 @@ Sizes are bytes.
 
 from typing import Literal, NamedTuple
 
+from coalloc.model.replicas import Stat
+
 __all__ = ["Entry", "Kind", "Omission"]
 
 Kind = Literal["file", "dir", "link", "other"]
@@ -15,7 +17,7 @@ class Entry(NamedTuple):
 
     For a symbolic link, most servers report the `kind` of its target; then only `link_target` shows that it is a link.
     `unique` identifies the file at the server, independent of the path. `modified` is in seconds since the epoch,
-    `permissions` are octal, such as "0644".
+    `permissions` are octal, such as "0644". `stated` are version and checksums of a file, if the listing has such.
     """
 
     name: str
@@ -27,6 +29,7 @@ class Entry(NamedTuple):
     group: str | None = None
     link_target: str | None = None
     unique: str | None = None
+    stated: Stat | None = None
 
 
 class Omission(NamedTuple):

@@ -55,7 +55,8 @@ class NamedBy(NamedTuple):
 class Replica(NamedTuple):
     """A copy of the file at a server. Lower `priority` is better; `location` is an ISO 3166 country code.
 
-    `named_by` is None for replicas that the user, the user's document or the user's broker named.
+    `named_by` is None for replicas that the user, the user's document or the user's broker named. `stated` is what a
+    listing of the server states about it, if that has checksums.
     """
 
     url: str
@@ -63,6 +64,18 @@ class Replica(NamedTuple):
     location: str | None = None
     origin: Origin = Origin()
     named_by: NamedBy | None = None
+    stated: "Stat | None" = None
+
+
+class TraceTarget(NamedTuple):
+    """The address at which a catalogue wants to hear that one of its files was fetched.
+
+    :param url: URL of its interface
+    :param fields: names and values that belong to the file
+    """
+
+    url: str
+    fields: tuple[tuple[str, str], ...]
 
 
 class ReplicaSet(NamedTuple):
@@ -70,7 +83,7 @@ class ReplicaSet(NamedTuple):
 
     `left_out` are the URLs of replicas that an option, or the origin of their names, excludes, with the reason.
     `vouched`: a checksum of the file, or of its pieces, is known from the user or over https. `origin` is the origin of
-    the file's own name.
+    the file's own name. `trace`: the catalogue that hears of the transfer, if there is one.
     """
 
     name: str
@@ -81,6 +94,7 @@ class ReplicaSet(NamedTuple):
     left_out: tuple[tuple[str, str], ...] = ()
     vouched: bool = False
     origin: Origin = Origin()
+    trace: TraceTarget | None = None
 
     @property
     def guests(self) -> frozenset[int]:

@@ -1,6 +1,7 @@
 """A real Apache with WebDAV on loopback, with its own configuration; it reads no configuration of the machine."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.support.loopback_server import LoopbackServer, installed
@@ -35,15 +36,20 @@ DocumentRoot {root}
 
 
 class Apache(LoopbackServer):
-    """One running server, ready when constructed; the parameters are those of `LoopbackServer`."""
+    """One running server, ready when constructed; the parameters are those of `LoopbackServer`.
+
+    :param prefix: a command that replaces itself (exec) by the server's command
+    """
 
     scheme = "dav"
 
-    def __init__(self, root: Path, run: Path, *, host: str = "127.0.0.1", port: int = 0) -> None:
+    def __init__(
+        self, root: Path, run: Path, *, host: str = "127.0.0.1", port: int = 0, prefix: Sequence[str] = ()
+    ) -> None:
         program = installed("apache2", "apache2-bin")
         super().__init__(root, run, host, port)
         run.chmod(0o777)
         conf = run / "httpd.conf"
         conf.write_text(CONF.format(run=run, root=root.resolve(), host=host, port=self.port, modules=MODULES))
         become = NOBODY.split() if os.geteuid() == 0 else []  # apache refuses to serve as root
-        self._start([*become, program, "-D", "FOREGROUND", "-f", str(conf)])
+        self._start([*become, program, "-D", "FOREGROUND", "-f", str(conf)], prefix)

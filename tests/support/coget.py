@@ -72,11 +72,11 @@ def without(module: str, folder: Path) -> dict[str, str]:
 
 
 def patient(folder: Path) -> dict[str, str]:
-    """Return environment variables for a coget that waits for a broker, and for depots, for 60 s instead of one."""
+    """Return environment variables for a coget that waits for a broker, and for depots, for a minute."""
     lines = (
-        "from coalloc.broker_client import outbox",
+        "from coalloc.broker_client import guarantee, outbox",
         "from coalloc.depot import dialer",
-        "outbox.PATIENCE = dialer.PATIENCE = dialer.HEAD_START = 60.0",
+        "guarantee.ASKED = guarantee.PATIENCE = outbox.PATIENCE = dialer.PATIENCE = dialer.HEAD_START = 60.0",
     )
     (folder / "sitecustomize.py").write_text(LATE + "\n".join([*lines, ""]))
     return {"PYTHONPATH": str(folder)}

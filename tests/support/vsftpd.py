@@ -13,7 +13,7 @@ __all__ = ["Vsftpd"]
 CONF = """
 listen=YES
 background=NO
-listen_address=127.0.0.1
+listen_address={host}
 listen_port={port}
 run_as_launching_user=YES
 seccomp_sandbox=NO
@@ -44,21 +44,30 @@ class Vsftpd(LoopbackServer):
 
     :param certificate: files of certificate and key; none for connections without TLS
     :param implicit: whether connections begin with TLS
+    :param prefix: a command that replaces itself (exec) by the server's command
     """
 
     def __init__(
-        self, root: Path, run: Path, certificate: Sequence[Path] = (), *, implicit: bool = False, port: int = 0
+        self,
+        root: Path,
+        run: Path,
+        certificate: Sequence[Path] = (),
+        *,
+        implicit: bool = False,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        prefix: Sequence[str] = (),
     ) -> None:
         program = installed("vsftpd", "vsftpd")
-        super().__init__(root, run, "127.0.0.1", port)
+        super().__init__(root, run, host, port)
         self.scheme = "ftp" if not certificate else "ftps" if implicit else "ftpes"
-        text = CONF.format(port=self.port, run=run, root=root)
+        text = CONF.format(host=host, port=self.port, run=run, root=root)
         if certificate:
             pem, key = certificate
             text += TLS.format(implicit="YES" if implicit else "NO", certificate=pem, key=key)
         conf = run / "vsftpd.conf"
         conf.write_text(text.replace("\n\n", "\n").lstrip())
-        self._start([program, str(conf)])
+        self._start([program, str(conf)], prefix)
 
     def url(self, path: str, scheme: str | None = None) -> str:
         """Return the URL of the file `path` below the root; it is absolute in the file system."""

@@ -12,7 +12,9 @@ __all__ = ["Heard", "WebServer", "answer", "ranges", "redirect", "web_server"]
 
 
 class Heard(str):
-    """The head of a request."""
+    """The head of a request, with its `body`."""
+
+    body = b""
 
     @property
     def path(self) -> str:
@@ -80,6 +82,7 @@ async def web_server(
                 server.clients.append(str(shown["subject"]))
             while True:
                 request = Heard((await reader.readuntil(b"\r\n\r\n")).decode())
+                request.body = await reader.readexactly(int(request.header("Content-Length") or 0))
                 server.heard.append(request)
                 said = reply(request)
                 writer.write(said.partition(b"\r\n\r\n")[0] + b"\r\n\r\n" if request.startswith("HEAD") else said)

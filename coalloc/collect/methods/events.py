@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-__all__ = ["Arrived", "CollectStarted", "CollectTick", "Event", "Gone", "HopFailed", "HopMoved"]
+__all__ = ["Arrived", "CollectStarted", "CollectTick", "Event", "Gone", "HopFailed", "HopMoved", "LinkHeld"]
 
 
 class CollectStarted(NamedTuple):
@@ -17,6 +17,18 @@ class HopMoved(NamedTuple):
     at: float
     hop: int
     bytes: int
+
+
+class LinkHeld(NamedTuple):
+    """The beginning of a wait of a link, or its end if `over`: silence in it is not a failure of the hosts.
+
+    This machine holds it up: it has all permitted connections to the source, or limits the rate.
+    """
+
+    at: float
+    source: str
+    sink: str
+    over: bool = False
 
 
 class Arrived(NamedTuple):
@@ -52,4 +64,4 @@ class CollectTick(NamedTuple):
     at: float
 
 
-Event = CollectStarted | HopMoved | Arrived | HopFailed | Gone | CollectTick
+Event = CollectStarted | HopMoved | Arrived | HopFailed | Gone | LinkHeld | CollectTick

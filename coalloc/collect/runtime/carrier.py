@@ -12,13 +12,16 @@ from random import Random
 from typing import Protocol
 
 from coalloc.collect.methods.actions import Drop, Piece, Send
-from coalloc.collect.runtime.channels import Channel, Inward, ServerPair
+from coalloc.collect.runtime.channels import Channel, GridFTPInward, ServerPair
 from coalloc.collect.runtime.destination import Destination
+from coalloc.collect.runtime.holder import Holder
 from coalloc.collect.runtime.hop import Hop
 from coalloc.collect.runtime.hop_queue import HopQueue
 from coalloc.collect.runtime.item import CollectItem
+from coalloc.collect.runtime.link_waits import LinkWaits
 from coalloc.collect.runtime.local_destination import LocalDestination
 from coalloc.collect.runtime.meter import ByteMeter
+from coalloc.collect.runtime.read_only_server import ReadOnlyInward, ReadOnlyServer
 from coalloc.collect.runtime.server import CollectServer
 from coalloc.collect.runtime.staging import StagingArea
 from coalloc.collect.values import LeftBehind, PairReport, PairView, Stretch
@@ -36,6 +39,9 @@ class Listener(Protocol):
 
     def gone(self, host: str, reason: str) -> None:
         """Handle the loss of a host and of its hops, which are not reported individually."""
+
+    def held(self, source: str, sink: str, over: bool) -> None:
+        """Handle the beginning of a link's wait for this machine, or its end."""
 
     def failed(self, error: Exception) -> None:
         """Handle an error that ends the whole collect job."""
@@ -79,7 +85,7 @@ class Carrier:
 
     def __init__(
         self,
-        servers: Mapping[str, CollectServer],
+        servers: Mapping[str, Holder],
         areas: Mapping[str, StagingArea],
         landing: Destination,
         listener: Listener,
@@ -204,13 +210,17 @@ class Carrier:
         return self._traffic[key]
 
     async def _connect(self, key: Key) -> Channel:
-        source, sink = key
-        if sink in self._servers:
-            pair, routes = await ServerPair.open(self._servers[source], self._servers[sink]), self._traffic[key].routes
+        source, sink = self._servers[key[0]], self._servers.get(key[1])
+        if isinstance(source, CollectServer) and isinstance(sink, CollectServer):
+            pair, routes = await ServerPair.open(source, sink), self._traffic[key].routes
             routes += [pair.route] if pair.route not in routes else []
             return pair
         assert isinstance(self._landing, LocalDestination)
-        return Inward(self._servers[source], self._landing)
+        waits = LinkWaits(lambda held: self._listener.held(*key, not held))
+        if isinstance(source, CollectServer):
+            return GridFTPInward(source, self._landing, waits)
+        assert isinstance(source, ReadOnlyServer)
+        return ReadOnlyInward(source, self._landing, waits)
 
     def _broken(self, key: Key, error: SourceError) -> None:
         self._spawn(self._judge(key, error))
@@ -280,10 +290,17 @@ class Carrier:
                 rate=each.meter.rate(now),
                 bytes=each.meter.bytes,
                 waiting=len(each.queue.hops),
-                error=each.queue.error.message if each.queue.error and each.queue.hops else None,
+                error=self._trouble(key, each),
             )
             for key, each in self._traffic.items()
         )
+
+    def _trouble(self, key: Key, traffic: _Traffic) -> str | None:
+        """Return why the hops of a pair wait, or failed last."""
+        if not traffic.queue.hops:
+            return None
+        source, error = self._servers.get(key[0]), traffic.queue.error
+        return (source.wait if source else None) or (error.message if error else None)
 
     def reports(self, began: float) -> tuple[PairReport, ...]:
         """Return the results of the pairs, with times relative to `began`."""

@@ -1,16 +1,18 @@
 """Channels that copy bytes from one host to another, and stay open between pieces.
 
 Between two servers, a channel is a pair of sessions (`ServerPair`); from a server to this machine, it is one or more
-sessions (`Inward`). `hop_queue` opens channels, and decides what to copy next.
+sessions (`Inward`): of GridFTP here, of other protocols in `read_only_server`. `hop_queue` opens channels, and decides
+what to copy next.
 """
 
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Coroutine
 from contextlib import suppress
-from functools import partial
 from typing import ClassVar
 
+from coalloc.collect.runtime.holder import Holder
+from coalloc.collect.runtime.link_waits import LinkWaits
 from coalloc.collect.runtime.local_destination import LocalDestination
 from coalloc.collect.runtime.server import CollectServer
 from coalloc.engine.gridftp import stream
@@ -19,13 +21,13 @@ from coalloc.engine.gridftp.block_channel import BlockChannel, BlockModeUnavaila
 from coalloc.engine.gridftp.login import security_for
 from coalloc.engine.gridftp.session import Session
 from coalloc.engine.gridftp.source import FAR
-from coalloc.engine.gridftp.storage import Storage
 from coalloc.engine.gridftp.thirdparty import ThirdParty, open_third_party
 from coalloc.engine.gridftp.transfer import StoredCallback
-from coalloc.engine.span import Deliver, Span
+from coalloc.engine.span import Deliver, Span, pieces
 from coalloc.errors import ConnectionLost, ReplicaChanged, SourceError, Stalled
+from coalloc.safe_text import without_query
 
-__all__ = ["Channel", "Inward", "ServerPair"]
+__all__ = ["Channel", "GridFTPInward", "Inward", "ServerPair"]
 
 STALL_SECONDS = 30.0
 """Seconds after which a server that sends nothing is reconnected."""
@@ -99,31 +101,20 @@ class ServerPair(Channel):
 
 
 class Inward(Channel):
-    """A channel from a server to this machine.
-
-    It keeps one data connection open if the server is far away and supports this (MODE E); otherwise it has one session
-    for each piece in flight.
-    """
+    """A channel from a server to this machine. Each piece waits for its turn if the rate is limited."""
 
     sliced = False
 
-    def __init__(self, source: CollectServer, here: LocalDestination) -> None:
-        self._source = source
+    def __init__(self, source: Holder, here: LocalDestination, waits: LinkWaits) -> None:
+        self._holder = source
         self._here = here
-        self._idle: list[Session] = []
-        self._persistent: tuple[Session, BlockChannel] | None = None
-        self._may_keep = True
-        self._opening = asyncio.Lock()
+        self._waits = waits
         self._time = asyncio.get_running_loop().time
         self._moved = 0.0
 
     @property
     def usable(self) -> bool:
         return True
-
-    @property
-    def queues(self) -> bool:
-        return self._persistent is not None
 
     async def copy(self, source: str, sink: str, start: int, end: int, received: StoredCallback) -> None:
         missing = self._here.missing(sink, start, end)
@@ -132,16 +123,35 @@ class Inward(Channel):
 
         def deliver(start: int, end: int, data: memoryview | None) -> None:
             assert data is not None, "these channels end at this machine"
-            self._moved = self._time()
+            self._note_progress()
             self._here.write(sink, start, data)
             received(start, end)
 
+        admission = self._holder.options.admission
         for gap in missing:
-            try:
-                await self._watched(self._fetch(source, Span(*gap), deliver))
-            except ConnectionLost:
-                await self._see_size(source, end)
-                raise
+            for part in pieces(Span(*gap), admission.piece) if admission else [Span(*gap)]:
+                if admission:
+                    with self._waits.waiting():
+                        await admission.wait(part.end - part.start)
+                await self._fetch_part(source, Span(part.start, part.end), deliver)
+
+    async def _fetch_part(self, path: str, span: Span, deliver: Deliver) -> None:
+        try:
+            await self._fetch(path, span, deliver)
+        except ConnectionLost:
+            await self._see_size(path, span.end)
+            raise
+
+    def _note_progress(self) -> None:
+        """Record that the channel has not stalled."""
+        self._moved = self._time()
+
+    @abstractmethod
+    async def _fetch(self, path: str, span: Span, deliver: Deliver) -> None:
+        """Fetch a range of a file, and watch the transfer.
+
+        :raises SourceError: when that fails
+        """
 
     async def _see_size(self, path: str, end: int) -> None:
         """Check the size of a file whose transfer ended early; a retry cannot complete a file that became shorter.
@@ -150,27 +160,53 @@ class Inward(Channel):
         """
         size = None
         with suppress(SourceError):
-            size = (await self._source.ask(partial(Storage.stat, path=path))).size
+            size = await self._holder.size_now(path)
         if size is not None and size < end:
-            changed = f"{self._source.label}{path} shrank to {size} bytes during the collect job"
+            changed = f"{self._holder.label}{without_query(path)} shrank to {size} bytes during the collect job"
             raise ReplicaChanged(changed, "run the same command again")
 
     async def _watched(self, fetch: Coroutine[None, None, None]) -> None:
         """Wait for a fetch. :raises Stalled: when the server has sent nothing over this channel for too long"""
         fetching = asyncio.ensure_future(fetch)
-        self._moved = self._time()
+        self._note_progress()
         try:
             while not fetching.done():
                 await asyncio.wait({fetching}, timeout=STALL_SECONDS / LOOKS)
                 if not fetching.done() and self._time() - self._moved > STALL_SECONDS:
                     self._drop()
-                    raise Stalled(f"no data came from {self._source.label} for {STALL_SECONDS:g} s", "try again later")
+                    raise Stalled(f"no data came from {self._holder.label} for {STALL_SECONDS:g} s", "try again later")
             fetching.result()
         finally:
             fetching.cancel()
             await asyncio.wait({fetching})
 
+    def _drop(self) -> None:
+        """Close the connection that all pieces share, if there is one, as its server has stalled."""
+
+
+class GridFTPInward(Inward):
+    """A channel from a GridFTP server to this machine.
+
+    It keeps one data connection open if the server is far away and supports this (MODE E); otherwise it has one session
+    for each piece in flight.
+    """
+
+    def __init__(self, source: CollectServer, here: LocalDestination, waits: LinkWaits) -> None:
+        super().__init__(source, here, waits)
+        self._source = source
+        self._idle: list[Session] = []
+        self._persistent: tuple[Session, BlockChannel] | None = None
+        self._may_keep = True
+        self._opening = asyncio.Lock()
+
+    @property
+    def queues(self) -> bool:
+        return self._persistent is not None
+
     async def _fetch(self, path: str, span: Span, deliver: Deliver) -> None:
+        await self._watched(self._fetch_over_session(path, span, deliver))
+
+    async def _fetch_over_session(self, path: str, span: Span, deliver: Deliver) -> None:
         if self._may_keep and (persistent := await self._usable_persistent(path)):
             session, channel = persistent
             try:

@@ -16,6 +16,7 @@ from coalloc.collect.runtime.carrier import Carrier, Listener
 from coalloc.collect.runtime.checking import FAST
 from coalloc.collect.runtime.destination import Destination
 from coalloc.collect.runtime.finishing import Finisher
+from coalloc.collect.runtime.holder import Holder
 from coalloc.collect.runtime.item import CollectItem
 from coalloc.collect.runtime.meter import ByteMeter
 from coalloc.collect.runtime.partial_files import clear_partial_files, is_of_files
@@ -30,7 +31,7 @@ from coalloc.planner.network import Demand, File
 from coalloc.util.concurrency import gather
 from coalloc.util.disk import in_thread
 
-__all__ = ["Choose", "CollectJob", "Field", "MethodChoice"]
+__all__ = ["LOOK", "Choose", "CollectJob", "Field", "MethodChoice"]
 
 CLEARING_SECONDS = 30.0
 """Seconds after the last file in which what killed jobs left may still be removed; a later job goes on with it."""
@@ -55,7 +56,7 @@ Choose = Callable[[Demand], MethodChoice]
 class Field:
     """The participants: servers by label, their staging areas, and the destination; and the records of such areas."""
 
-    servers: Mapping[str, CollectServer]
+    servers: Mapping[str, Holder]
     areas: Mapping[str, StagingArea]
     landing: Destination
     records: StagingRecords
@@ -67,6 +68,7 @@ class CollectJob:
     :param output: name of the destination, for users
     :param choose: function that chooses the method, called when it is known which files are already present
     :param watch: callback that gets a view several times a second
+    :param loops: URLs of directories that were left out because their listings repeat, for the report
     """
 
     def __init__(
@@ -77,6 +79,7 @@ class CollectJob:
         choose: Choose,
         watch: Callable[[CollectView], None] | None = None,
         seed: int = 0,
+        loops: Sequence[str] = (),
     ) -> None:
         self._items = items
         self._field = field
@@ -84,10 +87,13 @@ class CollectJob:
         self._choose = choose
         self._watch = watch
         self._chance = Random(seed)
+        self._loops = loops
         self._loop = asyncio.get_running_loop()
         self._began = self._loop.time()
         self._meter = ByteMeter()
         self._there: dict[str, Collected] = {}
+        self._unknown: set[str] = set()
+        """Files that have to be fetched to be compared with those of the same size at the destination."""
         self._choice: MethodChoice | None = None
         self._runner: CollectRunner | None = None
         self._carrier: Carrier | None = None
@@ -145,14 +151,15 @@ class CollectJob:
 
     async def _refuse_to_replace(self) -> None:
         """Check that the job replaces no file without permission. :raises TargetExists: if it would"""
-        foreign = [item for item in self._items if item.foreign and item.name not in self._there]
+        known = self._there.keys() | self._unknown
+        foreign = [item for item in self._items if item.foreign and item.name not in known]
         if self._field.landing.overwrite or not foreign:
             return
         there = await gather(*(self._field.landing.exists(item) for item in foreign))
         if taken := [item.name for item, is_there in zip(foreign, there, strict=True) if is_there]:
             more = f" and {len(taken) - SHOWN} more" if len(taken) > SHOWN else ""
             raise TargetExists(
-                f"different files exist at {self._output}: {', '.join(taken[:SHOWN])}{more}",
+                f"files exist at {self._output}, and are not known to be the same: {', '.join(taken[:SHOWN])}{more}",
                 "use --overwrite to replace them, or choose another directory with --to",
             )
 
@@ -162,16 +169,20 @@ class CollectJob:
         if not await landing.resembles(item):
             return None
         checksum = item.expected or await self._checksum(item)
-        if checksum is None or not await landing.has(item, checksum):
+        known = await landing.has(item, checksum) if checksum else await landing.fetched_before(item)
+        if not known:
+            if checksum is None and landing.compares:
+                self._unknown.add(item.name)
             return None
         if cleared := await landing.clear(item):
             self._cleared.append(cleared)
-        return Collected(item.name, landing.place(item), item.size, "there", checksum=checksum, verified=True)
+        return Collected(item.name, landing.place(item), item.size, "there", None, checksum, checksum is not None)
 
     async def _clear(self) -> None:
         """Remove the staging areas and partial files that killed jobs left at the servers of this one."""
         records = self._field.records
-        for record in await in_thread(records.abandoned, self._field.servers):
+        servers = {label: each for label, each in self._field.servers.items() if isinstance(each, CollectServer)}
+        for record in await in_thread(records.abandoned, servers):
             where = f"{record.server}{record.path}"
             above = where.rpartition("/")[0]
             if is_of_files(record) and any(self._field.landing.place(i) != f"{above}/{i.name}" for i in self._items):
@@ -179,9 +190,9 @@ class CollectJob:
             try:
                 if is_of_files(record):
                     names = [item.name for item in self._items]
-                    deleted = await clear_partial_files(self._field.servers[record.server], record, names)
+                    deleted = await clear_partial_files(servers[record.server], record, names)
                     self._cleared += [f"{record.server}{path}" for path in deleted]
-                elif await clear(self._field.servers[record.server], record):
+                elif await clear(servers[record.server], record):
                     self._cleared.append(where)
             except (DirectoryReplaced, NotEmpty) as error:
                 self._left.append(LeftBehind(where, error.message))
@@ -270,6 +281,7 @@ class CollectJob:
             gone=dict(carrier.lost) if carrier else {},
             left=tuple(self._left),
             cleared=tuple(self._cleared),
+            loops=tuple(self._loops),
         )
 
     def _outcome(self, item: CollectItem) -> Collected:

@@ -6,6 +6,7 @@
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 from coalloc.collect.runtime.item import CollectItem
 from coalloc.collect.runtime.partial_files import ServerPartialFiles
@@ -31,6 +32,8 @@ class Destination(ABC):
     """Label of the host."""
     overwrite: bool
     """Whether files whose names the user did not choose may replace others."""
+    compares: ClassVar[bool] = False
+    """Whether `publish` compares a file with an existing one, whatever checksums servers offer."""
 
     def __init__(self) -> None:
         self.relayed: set[str] = set()
@@ -56,6 +59,10 @@ class Destination(ABC):
     async def has(self, item: CollectItem, checksum: Checksum) -> bool:
         """Return whether the existing file has this checksum; False if its checksum is not available."""
 
+    async def fetched_before(self, item: CollectItem) -> bool:
+        """Return whether the existing file is known to be one that an earlier job fetched in this version."""
+        return False
+
     async def clear(self, item: CollectItem) -> str | None:
         """Remove what a killed job left beside a file that exists already; return its path, or None."""
         return None
@@ -77,8 +84,8 @@ class Destination(ABC):
         """Mark bytes as wrong; they will be sent again."""
 
     @abstractmethod
-    async def publish(self, item: CollectItem) -> None:
-        """Give a file its name.
+    async def publish(self, item: CollectItem) -> bool:
+        """Give a file its name; return False if an existing file that must not be replaced has the same content.
 
         :raises TargetExists: if the file must not replace anything, and the name is taken by now
         """
@@ -160,13 +167,14 @@ class ServerDestination(Destination):
     def revoke(self, item: CollectItem, start: int, end: int) -> None:
         pass  # the next delivery overwrites them
 
-    async def publish(self, item: CollectItem) -> None:
+    async def publish(self, item: CollectItem) -> bool:
         if item.foreign and not self.overwrite and await self.exists(item):
             raise TargetExists(
                 f"{self.place(item)} was created by another program meanwhile", "use --overwrite to replace it"
             )
         await self._server.ask(lambda store: store.rename(self._beside[item.name], self._path(item)))
         del self._beside[item.name]
+        return True
 
     async def close(self) -> None:
         deleted = await asyncio.gather(*(self._delete(path) for path in self._beside.values()))

@@ -2,17 +2,15 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from functools import partial
+from typing import Literal
 
 from coalloc.collect.methods.actions import Piece
 from coalloc.collect.runtime.carrier import Carrier
 from coalloc.collect.runtime.checking import ChecksumVerdict, check
 from coalloc.collect.runtime.destination import Destination
+from coalloc.collect.runtime.holder import Holder
 from coalloc.collect.runtime.item import CollectItem
-from coalloc.collect.runtime.server import CollectServer
 from coalloc.collect.values import Collected
-from coalloc.engine.gridftp.storage import Storage
 from coalloc.errors import ReplicaChanged, SourceError, VerificationError
 
 __all__ = ["Finisher"]
@@ -24,7 +22,7 @@ MENDS = 2
 class Finisher:
     """A finisher of files whose bytes have all arrived."""
 
-    def __init__(self, servers: Mapping[str, CollectServer], landing: Destination, carrier: Carrier) -> None:
+    def __init__(self, servers: Mapping[str, Holder], landing: Destination, carrier: Carrier) -> None:
         self._servers = servers
         self._landing = landing
         self._carrier = carrier
@@ -42,20 +40,24 @@ class Finisher:
         """
         verdict = await self._mended(item, pieces)
         await self._see_size(item)
-        await self._landing.publish(item)
+        outcome: Literal["collected", "there"] = "collected" if await self._landing.publish(item) else "there"
         seconds = self._loop.time() - began
         where = self._landing.place(item)
-        return Collected(item.name, where, item.size, "collected", seconds, verdict.checksum, verdict.verified)
+        return Collected(item.name, where, item.size, outcome, seconds, verdict.checksum, verdict.verified)
 
     async def _see_size(self, item: CollectItem) -> None:
         """Check the size at the origin: the collected bytes may be the beginning of a file that has grown.
 
-        :raises ReplicaChanged: when the size differs
+        :raises ReplicaChanged: when the size differs, or the server states that the file has changed
         """
         for host, path in self._holders(item):
-            with suppress(SourceError):
-                size = (await self._servers[host].ask(partial(Storage.stat, path=path))).size
+            try:
+                size = await self._servers[host].size_now(path)
                 break
+            except ReplicaChanged:
+                raise
+            except SourceError:
+                continue
         else:
             return
         if size != item.size:

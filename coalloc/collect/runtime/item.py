@@ -16,7 +16,7 @@ class CollectItem:
     :param size: size in bytes
     :param paths: its paths, by the labels of the servers that hold it
     :param expected: its checksum, if known beforehand
-    :param modified: time of modification in seconds since the epoch, if known
+    :param version: what changes when the file does, such as its time of modification or its ETag, if known
     :param foreign: whether a server's directory, a Metalink or a broker chose its name, and not the user
     """
 
@@ -24,5 +24,10 @@ class CollectItem:
     size: int
     paths: Mapping[str, str]
     expected: Checksum | None = None
-    modified: int | None = None
+    version: str | None = None
     foreign: bool = True
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        """Its URLs, without logins; their queries may contain keys."""
+        return tuple(f"{label}{path}" for label, path in self.paths.items())

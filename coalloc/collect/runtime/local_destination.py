@@ -6,14 +6,16 @@ files.
 
 import asyncio
 import os
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from coalloc.collect.runtime.destination import Destination
 from coalloc.collect.runtime.item import CollectItem
 from coalloc.collect.runtime.partial_name_records import PartialNames
 from coalloc.collect.values import HERE
+from coalloc.errors import TargetExists
+from coalloc.history.fetched import FetchedFiles, FetchedGroup
 from coalloc.model.checksums import Checksum
 from coalloc.model.replicas import Stat
 from coalloc.partial_file import (
@@ -34,6 +36,9 @@ from coalloc.util.partial_names import derived
 
 __all__ = ["LocalDestination"]
 
+FLUSH_SECONDS = 2.0
+"""Maximum seconds for which records of published files wait to be stored, as the process may be killed."""
+
 
 class _Open:
     """A file that is being written."""
@@ -52,11 +57,11 @@ class _Open:
             raise
 
     def _begin(self, item: CollectItem) -> None:
-        urls = [f"{label}{path}" for label, path in item.paths.items()]
+        urls = list(item.urls)
         urls.append(staged(urls[0]))
         self.relay = len(item.paths)
         """Index of the journal's origin for bytes that relays staged."""
-        stat = Stat(item.size, None if item.modified is None else str(item.modified))
+        stat = Stat(item.size, item.version)
         header = describe(
             item.size, urls, dict.fromkeys(range(len(urls)), stat), [item.expected] if item.expected else []
         )
@@ -85,11 +90,15 @@ class LocalDestination(Destination):
     """
 
     label = HERE
+    compares = True
 
     def __init__(self, folder: Path, overwrite: bool, names: PartialNames | None = None) -> None:
         super().__init__()
         self.overwrite = overwrite
         self._names = names
+        self._fetched = FetchedGroup(FetchedFiles.open())
+        self._recording = asyncio.Lock()
+        self._flushing: asyncio.Task[None] | None = None
         self._number: bytes | None = None
         self._folder = folder
         self._open: dict[str, _Open] = {}
@@ -122,6 +131,9 @@ class LocalDestination(Destination):
     async def has(self, item: CollectItem, checksum: Checksum) -> bool:
         return await in_thread(matching_bytes, self._target(item), checksum, item.size, self._bounds) is not None
 
+    async def fetched_before(self, item: CollectItem) -> bool:
+        return await in_thread(self._fetched.files.is_whole, self._target(item), _versions(item))
+
     async def clear(self, item: CollectItem) -> str | None:
         beside = self._beside(item)
         if beside is None or not await in_thread(clear_left, self._target(item), self._bounds, beside):
@@ -141,6 +153,10 @@ class LocalDestination(Destination):
         self._open[item.name] = opened
         if opened.relayed:
             self.relayed.add(item.name)
+
+    def is_open(self, name: str) -> bool:
+        """Return whether a file was begun, and is not published yet."""
+        return name in self._open
 
     def missing(self, name: str, start: int, end: int) -> list[tuple[int, int]]:
         """Return the ranges of [start, end) that are missing."""
@@ -164,12 +180,48 @@ class LocalDestination(Destination):
         file.journal.revoke(start, end)
         file.partial.revoke(start, end)
 
-    async def publish(self, item: CollectItem) -> None:
-        file = self._open[item.name]
-        file.journal.close()
-        await in_thread(partial(file.partial.publish, replace=self.overwrite or not item.foreign))
+    async def publish(self, item: CollectItem) -> bool:
+        self._open[item.name].journal.close()
+        replaces, written = await in_thread(self._publish, item)
         del self._open[item.name]
+        async with self._recording:
+            await in_thread(self._fetched.add, self._target(item), written, _versions(item))
+        if self._flushing is None or self._flushing.done():
+            self._flushing = asyncio.create_task(self._flush_later())
+        return replaces
+
+    def _publish(self, item: CollectItem) -> tuple[bool, os.stat_result]:
+        """Give a file its name; return False if an existing file has the same content, and the state of the file.
+
+        :raises TargetExists: if the existing file must not be replaced, and has other content
+        """
+        file, target = self._open[item.name], self._target(item)
+        try:
+            return True, file.partial.publish(replace=self.overwrite or not item.foreign)
+        except TargetExists:
+            with suppress(FileNotFoundError):
+                existing = os.lstat(target)  # before it is compared
+                fetched = Checksum("sha256", file.partial.digest("sha256"))
+                if matching_bytes(target, fetched, item.size, self._bounds) is not None:
+                    file.partial.revoke(0, item.size)  # so that no partial data are kept
+                    file.close()
+                    return False, existing
+            raise
+
+    async def _flush_later(self) -> None:
+        """Store the records of published files soon, also if no other file is published for long."""
+        await asyncio.sleep(FLUSH_SECONDS)
+        async with self._recording:
+            await in_thread(self._fetched.flush)
 
     async def close(self) -> None:
+        if self._flushing:
+            self._flushing.cancel()
+            await asyncio.wait({self._flushing})
         while self._open:
             self._open.popitem()[1].close()
+        await in_thread(self._fetched.flush)
+
+
+def _versions(item: CollectItem) -> Mapping[str, Stat]:
+    return {url: Stat(item.size, item.version) for url in item.urls}

@@ -1,68 +1,122 @@
 """Resolution of a user's arguments to items with sizes and holders, and to the servers of a collect job.
 
-A URL is one file, or all files below a directory if it ends with a slash. Replicas of one file come from a Metalink, or
-from a broker; two URLs are two files.
+GridFTP servers can send, receive and relay; all others only send, and only to this machine. A URL is one file, or all
+files below a directory if it ends with a slash. Replicas of one file come from a Metalink, or from a broker; two URLs
+are two files.
 """
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from urllib.parse import urlsplit
 
+from coalloc.collect.runtime.holder import Holder
 from coalloc.collect.runtime.item import CollectItem
+from coalloc.collect.runtime.read_only_server import AT_ONCE, ReadOnlyServer
 from coalloc.collect.runtime.server import CollectServer
+from coalloc.engine import open_lister
 from coalloc.engine.base import EngineOptions
 from coalloc.engine.gridftp.address import parse, parse_server
 from coalloc.engine.gridftp.storage import Storage
+from coalloc.engine.http.answers import condition
 from coalloc.errors import CoallocError, NothingToFetchFrom, SourceError, UsageError
 from coalloc.history.values import source_key
 from coalloc.model.checksums import Checksum
 from coalloc.model.forecasts import FoundReplicas
 from coalloc.model.listings import Entry
-from coalloc.model.replicas import Origin, ReplicaSet
-from coalloc.resolve.file_names import why_unsafe
+from coalloc.model.replicas import Origin, Replica, ReplicaSet, Stat
+from coalloc.resolve.federated import with_caches
+from coalloc.resolve.federation_lister import FederationLister
+from coalloc.resolve.file_names import from_url, why_unsafe
 from coalloc.resolve.inventory import walk
+from coalloc.resolve.replica_urls import check, is_federated, replica_set
+from coalloc.resolve.trees import entry_url, files_below
 from coalloc.safe_text import redact
 from coalloc.util.concurrency import gather
 from coalloc.verify import expectation
 
-__all__ = ["CollectServers", "speaks"]
+__all__ = ["CollectServers", "relays"]
 
 SCHEMES = ("ftp", "gsiftp")
+READ_ONLY = ("dav", "davs", "ftpes", "ftps", "http", "https", "s3")
+"""Schemes of servers that only send files."""
 
 
-def speaks(url: str) -> bool:
-    """Return whether the server of a URL can take part in a collect job."""
+def relays(url: str) -> bool:
+    """Return whether the server of a URL can receive and relay, as GridFTP servers can."""
     return url.partition("://")[0].lower() in SCHEMES
+
+
+def _is_read_only(url: str) -> bool:
+    """Return whether the server of a URL can only send."""
+    return url.partition("://")[0].lower() in READ_ONLY
 
 
 @dataclass
 class CollectServers:
-    """Servers by label, and their directories for staging."""
+    """Servers by label, and the directories for staging of those that relay.
+
+    :param outward: whether the files go to another server, which can fetch from GridFTP servers only
+    """
 
     options: EngineOptions
-    by_label: dict[str, CollectServer] = field(default_factory=dict)
+    outward: bool = False
+    by_label: dict[str, Holder] = field(default_factory=dict)
     folders: dict[str, str] = field(default_factory=dict)
+    loops: list[str] = field(default_factory=list)
+    """URLs of directories that were left out because their listings are those of directories above them."""
+
+    @property
+    def senders(self) -> frozenset[str]:
+        """Labels of the servers that only send."""
+        return frozenset(label for label, server in self.by_label.items() if isinstance(server, ReadOnlyServer))
 
     def add(self, url: str, folder: str | None = None, origin: Origin | None = None) -> CollectServer:
-        """Add and return the server of a URL; `folder` becomes its staging directory, unless it has one already.
+        """Add and return the GridFTP server of a URL; `folder` becomes its staging directory, unless it has one.
 
         The origin of its first URL decides which addresses a server may have, so add the user's own URLs first.
 
-        :raises UsageError: when the server cannot take part
+        :raises UsageError: when the server cannot relay
         """
-        if not speaks(url):
+        if not relays(url):
             raise UsageError(
-                f"{redact(url)} is not at a GridFTP server; coget collect supports no others",
+                f"{redact(url)} is not at a GridFTP server; no other server receives or relays files",
                 "write ftp://HOST/ or gsiftp://HOST/",
             )
         parse_server(url)
         label, login = source_key(url), _server(url)
         known = self.by_label.setdefault(label, CollectServer(label, login, self.options.named(origin or Origin())))
+        assert isinstance(known, CollectServer), "the label begins with the scheme"
         if known.url != login:
             raise UsageError(f"{label} has two logins", "use one login for each server")
         if folder is not None:
             self.folders.setdefault(label, folder)
         return known
+
+    def add_file(
+        self, url: str, origin: Origin | None = None, stated: Stat | None = None
+    ) -> tuple[ReadOnlyServer, str]:
+        """Add a file at a server that only sends; return the server, and the file's path there.
+
+        :param stated: what a listing of the server states about the file
+        :raises UsageError: when no such server is possible
+        """
+        if not _is_read_only(url):
+            schemes = ", ".join(f"{scheme}://" for scheme in (*SCHEMES, *READ_ONLY, "osdf", "pelican"))
+            raise UsageError(f"{redact(url)}: coget collect does not support its scheme", f"give one of {schemes}")
+        if self.outward:
+            raise UsageError(
+                f"{redact(url)} is not at a GridFTP server, so no other server can fetch it",
+                "collect it to a directory of this machine",
+            )
+        check(url)
+        label, login = source_key(url), _server(url)
+        options = self.options.named(origin or Origin())
+        server = self.by_label.setdefault(label, ReadOnlyServer(label, login, options))
+        assert isinstance(server, ReadOnlyServer), "the label begins with the scheme"
+        path = f"/{url[len(login) :]}"
+        server.add(path, url, replace(options, stated=stated))
+        return server, path
 
     async def items(self, urls: Sequence[str], found: Sequence[FoundReplicas]) -> list[CollectItem]:
         """Return the files that the URLs name, then the files with known replicas.
@@ -83,40 +137,96 @@ class CollectServers:
         await asyncio.gather(*(server.close() for server in self.by_label.values()))
 
     async def _of_url(self, url: str) -> list[CollectItem]:
+        if not relays(url):
+            return await self._files_of_sender(url)
         address = parse(url)
         path = address.named
         server = self.add(url, path.rstrip("/").rpartition("/")[0] or "/")
         if path.endswith("/"):
             entries = await server.ask(lambda store: _listed(store, path.rstrip("/")))
-            return [_item(name, entry, {server.label: path + name}) for name, entry in entries]
+            return [_item_by_entry(name, entry, {server.label: path + name}) for name, entry in entries]
         entry = await server.ask(lambda store: store.stat(path))
         if entry.kind == "dir":
             raise UsageError(f"{address.shown} is a directory", "end it with / to collect everything in it")
-        return [_item(path.rpartition("/")[2], entry, {server.label: path}, foreign=False)]
+        return [_item_by_entry(path.rpartition("/")[2], entry, {server.label: path}, foreign=False)]
+
+    async def _files_of_sender(self, url: str) -> list[CollectItem]:
+        """Return the files of a URL of a server that only sends, or of a federation."""
+        check(url)
+        if not url.endswith("/") or urlsplit(url).query:
+            return [replace(await self._file_of_sender(url), foreign=False)]
+        lister = FederationLister(self.options) if is_federated(url) else open_lister(url, self.options)
+        try:
+            tree = await files_below(lister, url)
+        finally:
+            await lister.close()
+        if error := next(iter(tree.errors.values()), None):
+            raise error
+        self.loops += [redact(entry_url(url, folder)) for folder in tree.loops]
+        turns = asyncio.Semaphore(AT_ONCE)
+
+        async def look_up(name: str) -> CollectItem:
+            async with turns:
+                return await self._file_of_sender(entry_url(url, name), name, tree.stated.get(name))
+
+        return list(await gather(*map(look_up, tree.files)))
+
+    async def _file_of_sender(self, url: str, name: str | None = None, stated: Stat | None = None) -> CollectItem:
+        """Return a file of a server or a federation, under its own name if none is given.
+
+        :param stated: what a listing of the server states about the file
+        """
+        name = from_url(url) if name is None else name
+        _check_name(name)
+        if is_federated(url):
+            return await self.replicas(
+                (await with_caches(replica_set([url]), self.options.dialers))._replace(name=name)
+            )
+        server, path = self.add_file(url, stated=stated)
+        return _item_by_stat(name, {server.label: path}, await server.stat(path))
 
     async def replicas(self, file: ReplicaSet) -> CollectItem:
-        """Return a file with its usable replicas: those of the file's known size, or else of the first one's size."""
-        replicas = [replica for replica in file.replicas if speaks(replica.url)]
-        urls = [replica.url for replica in replicas]
-        looked = await gather(*(self._look(each.url, each.origin) for each in replicas))
-        entries = {url: answer for url, answer in zip(urls, looked, strict=True) if isinstance(answer, Entry)}
-        size = file.size if file.size is not None else next((entry.size for entry in entries.values()), None)
-        usable = {url: entry for url, entry in entries.items() if entry.size == size}
-        if not usable or size is None:
-            why = "; ".join(str(answer) for answer in looked if isinstance(answer, CoallocError))
-            raise NothingToFetchFrom(
-                f"{file.name} has no usable replica at a GridFTP server. {why}".rstrip(), "choose another file"
-            )
-        paths = {source_key(url): parse(url).named for url in usable}
-        return _item(file.name, next(iter(usable.values())), paths, expectation(file.checksums))
+        """Return a file with its usable replicas: those of the file's known size, or else of the first one's size.
 
-    async def _look(self, url: str, origin: Origin) -> Entry | SourceError:
-        path = parse(url).named
-        server = self.add(url, path.rpartition("/")[0] or "/", origin)
+        Bytes of several replicas are mixed only if a checksum shows that they are of the same file; GridFTP servers
+        compute one. Replicas that only the answer of another server names are not used.
+        """
+        replicas = [each for each in file.without_guests().replicas if relays(each.url) or self._may_send(each.url)]
+        looked = await gather(*(self._look(each) for each in replicas))
+        stats = {each.url: stat for each, stat in zip(replicas, looked, strict=True) if isinstance(stat, Stat)}
+        size = file.size if file.size is not None else next((stat.size for stat in stats.values()), None)
+        usable = {url: stat for url, stat in stats.items() if stat.size == size}
+        if not usable or size is None:
+            errors = [str(answer) for answer in looked if isinstance(answer, CoallocError)]
+            sizes = [f"{redact(url)} has {stat.size} bytes, not {size}" for url, stat in stats.items()]
+            why = "; ".join((*errors, *sizes))
+            raise NothingToFetchFrom(
+                f"{file.name} has no usable replica at a server that can take part. {why}".rstrip(),
+                "choose another file",
+            )
+        expected = expectation(file.checksums)
+        if expected is None and not all(map(relays, usable)):
+            usable, expected = _with_the_first_checksum(usable)
+        _check_name(file.name)
+        paths = {source_key(url): parse(url).named if relays(url) else _path(url) for url in usable}
+        first = next(iter(usable.values()))
+        return CollectItem(file.name, size, paths, expected, _version(first))
+
+    def _may_send(self, url: str) -> bool:
+        return _is_read_only(url) and not self.outward
+
+    async def _look(self, replica: Replica) -> Stat | SourceError:
+        url = replica.url
         try:
-            return await server.ask(lambda store: store.stat(path))
+            if not relays(url):
+                server, path = self.add_file(url, replica.origin)
+                return await server.stat(path)
+            path = parse(url).named
+            store = self.add(url, path.rpartition("/")[0] or "/", replica.origin)
+            entry = await store.ask(lambda store: store.stat(path))
         except SourceError as error:
             return error
+        return Stat(entry.size or 0, None if entry.modified is None else str(entry.modified))
 
 
 def _server(url: str) -> str:
@@ -124,16 +234,41 @@ def _server(url: str) -> str:
     return f"{scheme}{mark}{rest.partition('/')[0]}/"
 
 
+def _path(url: str) -> str:
+    return f"/{url[len(_server(url)) :]}"
+
+
+def _with_the_first_checksum(usable: Mapping[str, Stat]) -> tuple[dict[str, Stat], Checksum | None]:
+    """Return the replicas that state the same checksum as the first one, and this checksum; else the first alone."""
+    (first, stat), *_ = usable.items()
+    stated = expectation(stat.checksums)
+    alike = {url: each for url, each in usable.items() if url == first or (stated and stated in each.checksums)}
+    return alike, stated
+
+
+def _version(stat: Stat) -> str | None:
+    """Return what identifies the version of a file at a web server; None if it may stay when the file changes."""
+    return stat.validator if condition(stat.validator) else None
+
+
 async def _listed(store: Storage, top: str) -> list[tuple[str, Entry]]:
     return [found async for found in walk(store, top)]
 
 
-def _item(
-    name: str, entry: Entry, paths: Mapping[str, str], expected: Checksum | None = None, foreign: bool = True
-) -> CollectItem:
+def _item_by_entry(name: str, entry: Entry, paths: Mapping[str, str], foreign: bool = True) -> CollectItem:
+    _check_name(name)
+    version = None if entry.modified is None else str(entry.modified)
+    return CollectItem(name, entry.size or 0, paths, None, version, foreign)
+
+
+def _item_by_stat(name: str, paths: Mapping[str, str], stat: Stat) -> CollectItem:
+    return CollectItem(name, stat.size, paths, expectation(stat.checksums), _version(stat))
+
+
+def _check_name(name: str) -> None:
+    """Check the name of a file. :raises UsageError: when it is not safe"""
     if reason := why_unsafe(name):
         raise UsageError(f"the file name {name[:200]!r} {reason}", "fetch it separately, with coget get -o")
-    return CollectItem(name, entry.size or 0, paths, expected, entry.modified, foreign)
 
 
 def _refuse_conflicts(items: Sequence[CollectItem]) -> None:
@@ -141,7 +276,9 @@ def _refuse_conflicts(items: Sequence[CollectItem]) -> None:
     seen: dict[str, CollectItem] = {}
     for item in items:
         if other := seen.get(item.name):
-            places = " and ".join(f"{host}{path}" for each in (other, item) for host, path in each.paths.items())
+            places = " and ".join(
+                redact(f"{host}{path}") for each in (other, item) for host, path in each.paths.items()
+            )
             raise UsageError(
                 f"{places} would both become {item.name}",
                 "collect them separately to different places; list replicas of one file in a Metalink",

@@ -9,7 +9,16 @@ from collections.abc import Callable, Coroutine, Mapping
 
 from coalloc.collect.methods import Method
 from coalloc.collect.methods.actions import Action, Cancel, CollectDone, CollectGiveUp, CollectWake, Drop, Send
-from coalloc.collect.methods.events import Arrived, CollectStarted, CollectTick, Event, Gone, HopFailed, HopMoved
+from coalloc.collect.methods.events import (
+    Arrived,
+    CollectStarted,
+    CollectTick,
+    Event,
+    Gone,
+    HopFailed,
+    HopMoved,
+    LinkHeld,
+)
 from coalloc.collect.runtime.carrier import Carrier, Listener
 from coalloc.collect.runtime.hop import Hop
 from coalloc.collect.runtime.item import CollectItem
@@ -118,6 +127,10 @@ class CollectRunner:
         for number in [number for number, send in self._sends.items() if host in (send.source, send.sink)]:
             self._forget(number)
         self._notify(Gone(self._loop.time(), host, reason))
+
+    def held(self, source: str, sink: str, over: bool) -> None:
+        """Tell the method that a link waits for this machine, or no longer."""
+        self._notify(LinkHeld(self._loop.time(), source, sink, over))
 
     def failed(self, error: Exception) -> None:
         """End the collect job with this error."""

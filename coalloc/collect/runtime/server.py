@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TypeVar
 
+from coalloc.collect.runtime.holder import Holder
 from coalloc.engine.base import EngineOptions
 from coalloc.engine.gridftp.storage import Storage, open_storage
 from coalloc.errors import ConnectionLost, SourceError
@@ -16,17 +17,11 @@ SESSIONS = 4
 """Maximum number of sessions for queries per server; in each session, the server computes one checksum at a time."""
 
 
-class CollectServer:
-    """One server.
-
-    :param label: its name as a host in networks
-    :param url: its URL, with user and password if needed
-    """
+class CollectServer(Holder):
+    """One GridFTP server; the parameters are those of `Holder`."""
 
     def __init__(self, label: str, url: str, options: EngineOptions) -> None:
-        self.label = label
-        self.url = url
-        self.options = options
+        super().__init__(label, url, options)
         self._idle: list[Storage] = []
         self._turn = asyncio.Semaphore(SESSIONS)
 
@@ -43,8 +38,10 @@ class CollectServer:
                         return await self._in(store, question)
             return await self._in(await open_storage(self.url, self.options), question)
 
+    async def size_now(self, path: str) -> int | None:
+        return (await self.ask(lambda store: store.stat(path))).size
+
     async def checksum(self, path: str, algorithm: str, start: int, end: int) -> str | None:
-        """Return the server's digest of bytes [start, end) in lower-case hex; None when it does not offer it."""
         return await self.ask(lambda store: store.checksum(path, algorithm, start, end))
 
     async def _in(self, store: Storage, question: Callable[[Storage], Awaitable[T]]) -> T:
@@ -64,7 +61,6 @@ class CollectServer:
             self._idle.append(store)
 
     async def trouble(self) -> SourceError | None:
-        """Return why the login fails now; None if it works."""
         try:
             async with await open_storage(self.url, self.options):
                 return None
@@ -72,7 +68,6 @@ class CollectServer:
             return error
 
     async def close(self) -> None:
-        """End all sessions; may be called twice."""
         while self._idle:
             self._idle.pop().close()
         await asyncio.sleep(0)  # the loop closes the sockets in its next iteration

@@ -32,7 +32,7 @@ class Listing:
     >>> listing = Listing()
     >>> listing.feed(b"Type=cdir;X.count=4; .\\r\\nType=file;Size=1; a b\\r\\nType=d")
     [Entry(name='a b', kind='file', size=1, modified=None, permissions=None, user=None, group=None, link_target=None, \
-unique=None)]
+unique=None, stated=None)]
     >>> [entry.name for entry in listing.feed(b"ir; c\\r\\nnothing\\r\\n")]
     ['c']
     >>> listing.close()

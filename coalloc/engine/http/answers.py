@@ -1,7 +1,7 @@
 """Parser of HTTP responses about a file: its range and version, or the error; `digests` reads checksums. No I/O."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 
 from coalloc.errors import (
@@ -12,6 +12,8 @@ from coalloc.errors import (
     SourceError,
     Unsupported,
 )
+from coalloc.model.checksums import Checksum
+from coalloc.model.replicas import Stat
 from coalloc.util.counts import count
 
 __all__ = [
@@ -19,9 +21,9 @@ __all__ = [
     "DENIED",
     "PARTIAL",
     "closes",
+    "completed",
     "condition",
     "content_range",
-    "is_strong",
     "refusal",
     "retry_after",
     "validator",
@@ -41,11 +43,6 @@ def validator(headers: Headers) -> str | None:
     return headers.get("etag") or headers.get("last-modified")
 
 
-def is_strong(seen: str | None) -> bool:
-    """Return whether a validator is strong (RFC 9110, 8.8.1): an entity tag, not a date, which versions may share."""
-    return seen is not None and seen.startswith('"')
-
-
 def condition(seen: str | None) -> dict[str, str]:
     """Return the header that restricts a range request to the version with this validator.
 
@@ -53,6 +50,23 @@ def condition(seen: str | None) -> dict[str, str]:
     unchanged.
     """
     return {} if seen is None or seen.startswith("W/") or not seen.isascii() else {"If-Range": seen}
+
+
+def completed(stat: Stat, size: int | None, tag: str | None, checksums: Iterable[Checksum]) -> Stat:
+    """Return a server's information with checksums that it states elsewhere, if they are of the same version.
+
+    :param size: the size that it states there, None if unknown; `tag`: the entity tag there
+    """
+    if size not in (None, stat.size):
+        return stat
+    if tag and stat.validator and '"' in stat.validator and _plain(tag) != _plain(stat.validator):
+        return stat
+    stated = {checksum.algorithm: checksum for checksum in (*checksums, *stat.checksums)}
+    return stat._replace(checksums=tuple(stated.values()))
+
+
+def _plain(tag: str) -> str:
+    return tag.removeprefix("W/").strip('"')
 
 
 def closes(headers: Headers) -> bool:

@@ -118,7 +118,7 @@ def child(url: str, link: str) -> Entry | None:
 
     >>> child("http://host/d/", "a/"), child("http://host/d/", "/d/x%3F").name
     (Entry(name='a', kind='dir', size=None, modified=None, permissions=None, user=None, group=None, link_target=None, \
-unique=None), 'x?')
+unique=None, stated=None), 'x?')
     >>> [child("http://host/d/", link) for link in ("../", "/", "?C=N", "http://other/d/x", "a/b", "..%2Fx", "#a", "")]
     [None, None, None, None, None, None, None, None]
     """

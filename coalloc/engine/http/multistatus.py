@@ -19,6 +19,7 @@ from coalloc.engine.http.digests import stated_digests
 from coalloc.errors import ConnectionLost, LimitExceeded, Unsupported
 from coalloc.model.checksums import Checksum
 from coalloc.model.listings import Entry, Omission
+from coalloc.model.replicas import Stat
 from coalloc.safe_text import one_line
 from coalloc.util.counts import count
 from coalloc.util.listing_limits import MOST_ENTRIES, MOST_LISTED
@@ -252,9 +253,10 @@ class _Response:
             None if COLLECTION in known else count(known.get(f"{DAV}getcontentlength", "")),
             _seconds(known.get(f"{DAV}getlastmodified", "")),
         )
-        return Properties(
-            entry, known.get(f"{DAV}getetag"), stated_digests({"digest": sums}, whole=True).usable if sums else ()
-        )
+        etag, usable = known.get(f"{DAV}getetag"), stated_digests({"digest": sums}, whole=True).usable if sums else ()
+        if usable and entry.size is not None:
+            entry = entry._replace(stated=Stat(entry.size, etag, usable))
+        return Properties(entry, etag, usable)
 
 
 def _segments(path: str) -> list[bytes]:

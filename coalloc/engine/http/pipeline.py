@@ -9,10 +9,19 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from coalloc.engine.http.answers import BUSY, PARTIAL, closes, condition, content_range, refusal, validator
+from coalloc.engine.http.answers import (
+    BUSY,
+    PARTIAL,
+    closes,
+    condition,
+    content_range,
+    refusal,
+    validator,
+)
 from coalloc.engine.http.messages import LONGEST, head_end, read_head, request_bytes
 from coalloc.engine.range_request import RangeRequest
 from coalloc.model.replicas import Stat
+from coalloc.model.validators import same_version
 from coalloc.safe_text import redacted_text
 
 __all__ = ["Pipeline", "Question", "UnexpectedResponse"]
@@ -161,7 +170,7 @@ class Pipeline:
             and headers.get("content-length") == str(turn.left)
             and "transfer-encoding" not in headers
             and headers.get("content-encoding", "identity") == "identity"
-            and (not seen or not stat.validator or seen == stat.validator)
+            and (not seen or not stat.validator or same_version(stat.validator, seen))
         )
 
     def end(self, error: BaseException | None = None) -> None:

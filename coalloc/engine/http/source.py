@@ -19,9 +19,9 @@ from coalloc.engine.http.answers import (
     DENIED,
     PARTIAL,
     closes,
+    completed,
     condition,
     content_range,
-    is_strong,
     validator,
 )
 from coalloc.engine.http.channel import HTTPChannel, HTTPConnection, RangeEnded
@@ -35,6 +35,7 @@ from coalloc.engine.span import Deliver, RangePart, Span
 from coalloc.errors import ConnectionLost, ReplicaChanged, SourceError, Stalled, Unsupported, UsageError
 from coalloc.model.replicas import Stat
 from coalloc.model.routes import PathState
+from coalloc.model.validators import is_strong, same_version
 from coalloc.util.counts import count
 
 if TYPE_CHECKING:
@@ -95,20 +96,22 @@ class HTTPSource(Source):
         seconds = 2 * self.options.connect_seconds
         try:
             async with asyncio.timeout(seconds):
-                self._agreed = await (self._ask_webdav() if is_webdav(self.url) else self._ask())
+                stat = await (self._ask_webdav() if is_webdav(self.url) else self._ask())
         except TimeoutError:
             raise Stalled(f"{self._shown} did not answer within {seconds:g} s", "try again later") from None
+        listed = self.options.stated
+        self._agreed = completed(stat, listed.size, listed.validator, listed.checksums) if listed else stat
         return self._agreed
 
     async def _ask_webdav(self) -> Stat:
         """Ask for the file's properties, too, once for all sessions: their checksums may not be in the headers."""
-        from coalloc.engine.http.webdav import completed, stated_properties  # imported here because few servers need it
+        from coalloc.engine.http.webdav import stated_properties  # imported here because few servers need it
 
         if not self._known.described:
             self._known.properties = await stated_properties(self._server)
             self._known.described = True
-        stat = await self._ask()
-        return completed(stat, self._known.properties) if self._known.properties else stat
+        stat, known = await self._ask(), self._known.properties
+        return completed(stat, known.entry.size, known.etag, known.checksums) if known else stat
 
     async def _ask(self) -> Stat:
         """Ask by HEAD, which suffices if it is allowed and the server announces ranges; else by a GET of one byte."""
@@ -320,7 +323,7 @@ class HTTPSource(Source):
             return
         seen = validator(answer.headers)
         self._known.vague |= not seen
-        if seen and self._agreed.validator and seen != self._agreed.validator:
+        if seen and self._agreed.validator and not same_version(self._agreed.validator, seen):
             raise ReplicaChanged(f"{self._shown} changed while it was fetched", "start again")
 
     def _check_place(self, answer: Answer, start: int, end: int) -> None:

@@ -13,9 +13,8 @@ from coalloc.engine.http.responses import Answer
 from coalloc.engine.lister import Lister
 from coalloc.errors import IsDirectory, NotDirectory, SourceError, Stalled, Unsupported
 from coalloc.model.listings import Entry, Omission
-from coalloc.model.replicas import Stat
 
-__all__ = ["WebDAVLister", "completed", "listed", "stated_properties"]
+__all__ = ["WebDAVLister", "listed", "stated_properties"]
 
 MULTISTATUS = 207
 LONGEST = 256 * 1024
@@ -48,20 +47,6 @@ async def stated_properties(server: HTTPExchange) -> Properties | None:
     if properties and properties.entry.kind == "dir":
         raise IsDirectory(f"{server.shown} is a directory", "give the URL of a file")
     return properties
-
-
-def completed(stat: Stat, known: Properties) -> Stat:
-    """Return a server's information with the checksums among the properties, if they are of the same version."""
-    if known.entry.size not in (None, stat.size):
-        return stat
-    if known.etag and stat.validator and '"' in stat.validator and _tag(known.etag) != _tag(stat.validator):
-        return stat
-    stated = {checksum.algorithm: checksum for checksum in (*known.checksums, *stat.checksums)}
-    return stat._replace(checksums=tuple(stated.values()))
-
-
-def _tag(text: str) -> str:
-    return text.removeprefix("W/").strip('"')
 
 
 async def listed(

@@ -14,11 +14,13 @@ from pathlib import Path
 from time import monotonic
 from typing import NamedTuple
 
+from coalloc.config import limit_rate
 from coalloc.engine.limits.admission import Admission
 from coalloc.engine.limits.claims import Claims
 from coalloc.engine.limits.server_slots import usual_claims
+from coalloc.errors import UsageError
 
-__all__ = ["RateLimit", "SharedTurns", "rate_admission"]
+__all__ = ["RateLimit", "SharedTurns", "limited", "rate_admission"]
 
 PIECE_SECONDS = 0.5
 """Length of a turn: long enough that the round trip of each request costs little."""
@@ -84,6 +86,22 @@ class RateLimit:
         begin = _next(self._end, monotonic())
         self._end = begin + seconds
         return begin
+
+
+def limited(own: int | None) -> Admission | None:
+    """Return the admission for a command's rate in bytes per second, and the one of config.toml; None for no limit.
+
+    :raises UsageError: for an invalid rate in config.toml
+    """
+    total = limit_rate()
+    if own is None and total is None:
+        return None
+    from coalloc.planner.documents import units  # imported here because few commands have limits
+
+    try:
+        return rate_admission(own, None if total is None else units.rate(total))
+    except ValueError as error:
+        raise UsageError(f"invalid `limit_rate` in config.toml: {error}", 'write limit_rate = "10 MB/s"') from None
 
 
 def rate_admission(own: int | None, total: int | None) -> Admission | None:

@@ -97,15 +97,18 @@ class S3Account:
         """Use another region: the one that the bucket is in."""
         self.place = self.place._replace(region=region)
 
-    def sign(self, method: str) -> Mapping[str, str]:
-        """Return the headers that authenticate a request of this method for the object; its range is not signed."""
+    def sign(self, method: str, url: str | None = None) -> Mapping[str, str]:
+        """Return the headers that authenticate a request of this method; its range is not signed.
+
+        :param url: the URL that is requested; None for the object's
+        """
         from botocore.auth import S3SigV4Auth
         from botocore.awsrequest import AWSRequest
 
         headers = {"x-amz-checksum-mode": "ENABLED"} if method == "HEAD" else {}
         if self._keys is None:
             return headers
-        request = AWSRequest(method, self.url, headers=headers)
+        request = AWSRequest(method, url or self.url, headers=headers)
         S3SigV4Auth(self._keys, "s3", self.place.region).add_auth(request)
         signed = dict(request.headers.items())
         signature = signed.get("Authorization", "")

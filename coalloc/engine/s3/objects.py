@@ -10,7 +10,7 @@ from urllib.parse import quote, urlsplit
 from coalloc.errors import UsageError
 from coalloc.safe_text import redact
 
-__all__ = ["S3Object", "S3Place", "is_region", "object_url", "parse"]
+__all__ = ["S3Object", "S3Place", "is_region", "object_url", "parse", "parse_prefix"]
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}")
 DNS_LABEL = re.compile(r"[a-z0-9][a-z0-9-]{1,61}[a-z0-9]")
@@ -53,6 +53,15 @@ def parse(url: str) -> S3Object:
     if DOTS.search(key):
         raise UsageError(f"{redact(url)}: HTTP cannot name a key with the part '.' or '..'", "rename the object")
     return S3Object(name, key)
+
+
+def parse_prefix(url: str) -> S3Object:
+    """Return the bucket of a directory's URL, and the beginning of its keys, which is empty for the whole bucket.
+
+    :raises UsageError: when it is not s3://BUCKET/ or s3://BUCKET/PREFIX/
+    """
+    name, _, key = url.partition("://")[2].partition("/")
+    return parse(url) if key else parse(f"s3://{name}/x")._replace(key="")
 
 
 def object_url(place: S3Place, key: str) -> str:

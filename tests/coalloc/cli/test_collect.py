@@ -34,6 +34,7 @@ KEYS = {
     "gone",
     "left",
     "cleared",
+    "loops",
 }
 FILE_KEYS = {"name", "output", "size", "outcome", "seconds", "checksum", "error"}
 PAIR_KEYS = {"stretches", "source", "sink", "bytes", "pieces", "seconds", "rate", "best_rate", "error", "routes"}

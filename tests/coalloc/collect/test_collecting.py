@@ -378,7 +378,7 @@ async def test_replicas_of_a_metalink_are_one_file(servers, content, tmp_path):
     ("words", "error", "message"),
     [
         (("{a}/one.a", "{b}/run/deep/one", "{a}/one.a"), UsageError, "would both become one.a"),
-        (("http://a.example/x",), UsageError, "does not name a file on a GridFTP server"),
+        (("sftp://a.example/x",), UsageError, "does not support its scheme"),
         (("{b}/run",), UsageError, "is a directory"),
         (("{b}/nothing",), CoallocError, "nothing"),
         (("{b}/none/",), CoallocError, "none"),

@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Container, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from coalloc.collect.methods.adaptive.link_queue import Pair
 from coalloc.planner.network import Demand, File, Network
 from coalloc.planner.results import TransferPlan
 
-__all__ = ["WORTH", "Directives", "Lot", "direct", "directives", "reachable"]
+__all__ = ["WORTH", "Directives", "Lot", "directives", "reachable"]
 
 WORTH = Fraction(3, 100)
 """Minimum relative gain of a plan that justifies a change; estimates are too inexact for smaller gains."""
@@ -66,7 +66,7 @@ def directives(network: Network, lots: Mapping[Lot, int], used: Collection[Pair]
         return Directives()
     stay, wanted = _staying(lots), {lot.to for lot in lots}
     calm = network.keeping(lambda key: key.sink in wanted or key[:2] in used)
-    choices = [(direct(network), stay), (calm, stay), (network, stay), (network, lots)]
+    choices = [(network.without_relays(), stay), (calm, stay), (network, stay), (network, lots)]
     best = None
     for net, goods in choices:
         if reachable(net, goods) == goods:
@@ -92,11 +92,6 @@ def _staying(lots: Mapping[Lot, int]) -> Mapping[Lot, int]:
     for lot, size in lots.items():
         stay[lot._replace(origins=()) if lot.staged else lot] += size
     return stay
-
-
-def direct(network: Network) -> Network:
-    """Return the same network without relays."""
-    return replace(network, hosts={name: replace(host, relays=False) for name, host in network.hosts.items()})
 
 
 def _demand(lots: Mapping[Lot, int]) -> Demand:

@@ -104,12 +104,12 @@ class Estimates:
             self._hosts[name] = _wider(host, int(up[name]), int(down[name]))
 
     def network(self, unused: Container[Pair] = ()) -> Network:
-        """Return the current estimates, for the planner.
+        """Return the current estimates, for the planner, which takes them for exact.
 
         :param unused: pairs that are left out
         """
         links = {
-            key: replace(link, capacity=max(min(1, link.capacity), int(self._capacity[key])))
+            key: replace(link, capacity=max(min(1, link.capacity), int(self._capacity[key])), bounds=None, age=None)
             for key, link in self._known.links.items()
         }
         return Network(self._hosts, links, self._known.shared).keeping(lambda key: key[:2] not in unused)

@@ -40,6 +40,7 @@ class LinkQueue:
         self.reason = ""
         """Reason of the last failure, if nothing has arrived since."""
         self.resumes_at = 0.0
+        self._held = False
         self._meter = PairRateMeter()
 
     def work(self, now: float, hop: int, size: int) -> None:
@@ -77,6 +78,11 @@ class LinkQueue:
             self.failures += 1
             self.resumes_at = now + pause_seconds(self.failures, None, chance)
 
+    def hold(self, now: float, over: bool) -> None:
+        """Record the beginning of a wait in which the queue cannot stall, or its end."""
+        self._held = not over
+        self.used_at = now
+
     @property
     def given_up(self) -> bool:
         """Return whether the queue is not used any more, after too many failures in a row."""
@@ -88,6 +94,8 @@ class LinkQueue:
 
     def stalled(self, now: float, expected: float) -> bool:
         """Return whether nothing has moved for too long, given an expected rate in bytes per second."""
+        if self._held:
+            return False
         first = next(iter(self.hops.values()), 0)
         patience = LATE * first / expected if expected else LONGEST
         return bool(self.hops) and now - self.used_at > min(max(SILENCE, patience), LONGEST)

@@ -21,7 +21,7 @@ from coalloc.collect.methods.adaptive.estimates import PEERS, Estimates, overlay
 from coalloc.collect.methods.adaptive.link_queue import Pair
 from coalloc.collect.methods.adaptive.traffic import HopTraffic
 from coalloc.collect.methods.base import Method
-from coalloc.collect.methods.events import Arrived, CollectStarted, Event, Gone, HopFailed, HopMoved
+from coalloc.collect.methods.events import Arrived, CollectStarted, Event, Gone, HopFailed, HopMoved, LinkHeld
 from coalloc.errors import UsageError
 from coalloc.planner.network import Demand, Network
 
@@ -77,6 +77,8 @@ class AdaptiveCollecting(Method):
             self._began = self._due = now
         elif isinstance(event, HopMoved):
             self._traffic.moved(now, self.ledger.running[event.hop], event.bytes)
+        elif isinstance(event, LinkHeld):
+            self._traffic.hold(now, (event.source, event.sink), event.over)
         elif isinstance(event, Arrived):
             self._arrived(now, ended[0])
         elif isinstance(event, HopFailed):

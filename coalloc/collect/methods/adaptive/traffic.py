@@ -41,6 +41,11 @@ class HopTraffic:
         """Record the bytes of a hop that have arrived so far."""
         self.queues[send.source, send.sink].moved(now, send.hop, send.piece.size - nbytes)
 
+    def hold(self, now: float, pair: Pair, over: bool) -> None:
+        """Record the beginning or the end of a pair's wait for this machine; lost hosts are ignored."""
+        if queue := self.queues.get(pair):
+            queue.hold(now, over)
+
     def over(self, send: Send) -> str:
         """Remove a hop that is not under way any more; return its piece's destination."""
         self.queues[send.source, send.sink].over(send.hop)

@@ -2,12 +2,13 @@
 
 from collections import Counter, defaultdict
 from dataclasses import replace
+from math import inf
 
 import pytest
 
 from coalloc.collect.methods import AdaptiveCollecting
 from coalloc.collect.methods.actions import Cancel, CollectDone, CollectGiveUp, CollectWake, Drop, Piece, Send
-from coalloc.collect.methods.events import Arrived, CollectStarted, CollectTick, Gone, HopFailed, HopMoved
+from coalloc.collect.methods.events import Arrived, CollectStarted, CollectTick, Gone, HopFailed, HopMoved, LinkHeld
 from coalloc.errors import UsageError
 from coalloc.planner import Demand, File, Host, Link, LinkKey, Network
 
@@ -269,3 +270,30 @@ def test_a_file_that_comes_later_is_sent_later():
     method = AdaptiveCollecting(PAPER, demand)
     assert method.handle(CollectStarted(100.0)) == [CollectWake(105.0)]
     assert kinds(method.handle(CollectTick(105.0)), Send)
+
+
+def silent(events: list, until: float) -> dict[type, float]:
+    """Let no byte come over the only link; return when its first hop is cancelled, and when the method gives up."""
+    method = AdaptiveCollecting(network(("x", "t", 1)), Demand((File("a", 10 * MB, ("x",), ("t",)),)))
+    seen: dict[type, float] = {}
+    alarm = inf
+    while min([alarm, *(event.at for event in events)]) < until:
+        if events and events[0].at <= alarm:
+            event = events.pop(0)
+        else:
+            event, alarm = CollectTick(alarm), inf
+        for action in method.handle(event):
+            if isinstance(action, CollectGiveUp) or (isinstance(action, Cancel) and action.hop == 1):
+                seen.setdefault(type(action), event.at)
+            alarm = action.at if isinstance(action, CollectWake) else alarm
+    return seen
+
+
+def test_a_link_that_waits_for_this_machine_has_not_stalled():
+    seen = silent([CollectStarted(0.0)], 1500.0)
+    assert seen[Cancel] < 61
+    assert CollectGiveUp in seen
+    waits = [LinkHeld(6.0, "x", "t"), LinkHeld(1000.0, "x", "t", over=True)]
+    seen = silent([CollectStarted(0.0), *waits], 1100.0)
+    assert 1010 < seen[Cancel] < 1090, "a server that sends nothing after the wait has stalled"
+    assert CollectGiveUp not in seen

@@ -29,7 +29,7 @@ async def test_a_folder_that_becomes_a_link_after_it_was_looked_at(tmp_path, mon
 
 @pytest.mark.parametrize("staged", [True, False])
 async def test_next_run_knows_which_files_were_relayed(tmp_path, staged):
-    item = CollectItem("x", 10, {"ftp://a": "/x"}, modified=7)
+    item = CollectItem("x", 10, {"ftp://a": "/x"}, version="7")
     first = LocalDestination(tmp_path, overwrite=False)
     await first.begin(item)
     if staged:

@@ -110,7 +110,7 @@ async def began(folder, names, item):
 
 
 async def test_the_next_run_goes_on_with_what_is_there(tmp_path):
-    item = CollectItem("a/run2", 5000, {"ftp://a": "/x"}, modified=7)
+    item = CollectItem("a/run2", 5000, {"ftp://a": "/x"}, version="7")
     for offset in (0, 1000, 2000):
         landing = await began(tmp_path / "out", [item.name], item)
         assert landing.held(item.name, 0, 5000) == ([(0, offset)] if offset else [])

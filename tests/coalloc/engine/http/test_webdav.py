@@ -4,11 +4,21 @@ import zlib
 
 import pytest
 
-from coalloc.api import download
+from coalloc.api import download, download_directory
 from coalloc.download.request import Request
+from coalloc.engine.http.answers import completed
 from coalloc.engine.http.multistatus import Properties
-from coalloc.engine.http.webdav import WebDAVLister, completed, listed
-from coalloc.errors import CoallocError, ConnectionLost, IsDirectory, NoSuchFile, SourceError, Stalled, Unsupported
+from coalloc.engine.http.webdav import WebDAVLister, listed
+from coalloc.errors import (
+    CoallocError,
+    ConnectionLost,
+    FilesFailed,
+    IsDirectory,
+    NoSuchFile,
+    SourceError,
+    Stalled,
+    Unsupported,
+)
 from coalloc.model.checksums import Checksum
 from coalloc.model.listings import Entry
 from coalloc.model.replicas import Stat
@@ -18,6 +28,7 @@ from tests.support.fetching import options, random_file
 from tests.support.listening import reserved
 from tests.support.nginx import Nginx
 from tests.support.scripted import raw_server
+from tests.support.web import answer, ranges, web_server
 from tests.support.xrootd import XRootD
 
 ODD = ("a b", "100%", "%41", "#?", "&<>'\"", "ü", "a\nb", b"\xff".decode(errors="surrogateescape"))
@@ -148,7 +159,9 @@ async def test_a_checksum_among_the_properties_is_compared(tmp_path, stated):
     ],
 )
 def test_properties_count_only_for_the_same_version(known, checksums):
-    assert set(completed(Stat(7, 'W/"1"', (MD5,)), known).checksums) == checksums
+    assert (
+        set(completed(Stat(7, 'W/"1"', (MD5,)), known.entry.size, known.etag, known.checksums).checksums) == checksums
+    )
 
 
 @pytest.mark.parametrize("stated", [1_000, 999, 500, 0])
@@ -218,3 +231,30 @@ async def test_files_and_directories_of_xrootd(tmp_path):
     assert (found.entry.name, found.entry.kind, found.entry.size) == ("a b#c", "file", 300_000)
     assert (tmp_path / "here").read_bytes() == content
     assert (report.basis, report.checksum) == ("own word", Checksum("adler32", f"{zlib.adler32(content):08x}"))
+
+
+@pytest.mark.parametrize("right", [True, False])
+async def test_a_directory_is_fetched_with_the_checksums_of_its_listing(right, tmp_path, monkeypatch):
+    monkeypatch.setenv("COGET_HISTORY", str(tmp_path / "history"))
+    content = b"0123456"
+    value = f"{zlib.adler32(content) if right else 0:08x}"
+    listing = described("/run/x", 7, value)
+
+    def reply(heard):
+        if heard.startswith("PROPFIND"):
+            return answer("207 Multi", listing.encode(), Content_Type="text/xml")
+        return ranges(content)(heard)
+
+    async with web_server(reply) as server:
+        request = Request((f"dav{server.url.removeprefix('http')}/run/",), output=tmp_path / "out")
+        ended = []
+        try:
+            await download_directory(request, ended.append)
+        except FilesFailed:
+            assert not right
+    (file,) = ended
+    assert (tmp_path / "out" / "x").exists() == right
+    assert file.error is None or "adler32" in str(file.error)
+    if right:
+        assert [request.split()[0] for request in server.heard] == ["PROPFIND", "GET"], "one request per file"
+        assert file.report.basis == "own word"
