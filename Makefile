@@ -1,5 +1,5 @@
 # Commands for newcomers. Each installs what it needs and what is missing.
-.PHONY: demo test test-long fuzz repeat bench bench-copies bench-random-reads bench-broker bench-hostile bench-reports bench-forecasts bench-planner bench-paper bench-collecting bench-depots bench-depot-routes bench-deadlines bench-s3 bench-streams bench-wan bench-staging bench-testbed results docs executable shared-files
+.PHONY: demo test test-long fuzz repeat bench bench-copies bench-random-reads bench-slices bench-broker bench-hostile bench-reports bench-forecasts bench-planner bench-paper bench-collecting bench-depots bench-depot-routes bench-deadlines bench-s3 bench-streams bench-wan bench-webdav bench-staging bench-testbed results docs executable shared-files deb
 
 # The directories of servers and tc, which are not in a user's PATH on Debian.
 export PATH := $(PATH):/usr/sbin:/sbin
@@ -28,11 +28,14 @@ test: $(READY)
 	$(RUN) pytest --numprocesses 3 --dist loadfile -m wan $(ON_A_WAN)
 
 # The tests that explore, in their long form. Pegasus's worker wants an older globus-sdk, which its transfers do not use;
-# Snakemake wants an older SQLAlchemy, so its tests have modules of their own.
+# Snakemake wants an older SQLAlchemy, so its tests have modules of their own. Rucio, client and server, has an
+# environment of its own; its Globus transfer tool wants an older globus-sdk.
 SNAKEMAKE := $(CURDIR)/build/snakemake
+RUCIO := build/rucio
 test-long: $(READY)
 	@$(RUN) pip install --quiet --disable-pip-version-check --config-settings editable_mode=compat --editable '.[hosts,packages]'
 	@$(RUN) pip install --quiet --disable-pip-version-check --no-deps pegasus-wms.worker
+	@$(RUN) venv $(RUCIO) && $(RUCIO)/bin/pip install --quiet --disable-pip-version-check rucio 'globus-sdk <=4.8.1' pyyaml
 	COGET_TESTS=long $(RUN) pytest --numprocesses 2 --dist loadfile -m "long and not wan"
 	@$(RUN) pip install --quiet --disable-pip-version-check --upgrade --target $(SNAKEMAKE) 'snakemake >=9'
 	@$(RUN) pip install --quiet --disable-pip-version-check --upgrade --no-deps --target $(SNAKEMAKE) ./packaging/snakemake
@@ -63,6 +66,11 @@ bench-copies: $(READY)
 bench-random-reads: $(READY)
 	@$(RUN) pip install --quiet --disable-pip-version-check --config-settings editable_mode=compat --editable '.[hosts]'
 	@$(RUN) tests.benchmarks.random_reads
+
+# xarray opens and slices a file of 1 GB on a WAN, beside fsspec's http and ftp. Takes ten minutes, and needs root.
+bench-slices: $(READY)
+	@$(RUN) pip install --quiet --disable-pip-version-check --config-settings editable_mode=compat --editable '.[hosts]'
+	@$(RUN) tests.benchmarks.slices
 
 # The broker over HTTP, with large catalogues and histories. Takes four minutes.
 bench-broker: $(READY)
@@ -104,6 +112,10 @@ bench-deadlines: $(READY)
 # S3 with four replicas, beside rclone. Takes some minutes.
 bench-s3: $(READY)
 	@$(RUN) tests.benchmarks.s3
+
+# Many small files of a WebDAV server over a WAN, beside rclone. Takes some minutes, and needs root.
+bench-webdav: $(READY)
+	@$(RUN) tests.benchmarks.webdav
 
 # Guaranteed streams over several paths, in virtual time, beside fair queuing. Takes some minutes.
 bench-streams: $(READY)
@@ -158,6 +170,18 @@ executable:
 shared-files: $(READY)
 	@rm -rf packaging/share
 	@$(RUN) scripts.shared_files packaging/share
+
+# The client as a Debian package with all its libraries: dist/coget_VERSION_ARCHITECTURE.deb. Needs debhelper and
+# dh-virtualenv. It is built from the last commit. Takes some minutes.
+DEB := build/deb/coget
+deb: shared-files
+	@rm -rf build/deb dist/coget_*.deb && mkdir -p $(DEB) dist
+	@git archive --output build/deb/source.tar HEAD && tar --extract --file build/deb/source.tar --directory $(DEB)
+	@cp -r packaging/share $(DEB)/packaging/ && cp -r packaging/debian $(DEB)/debian
+	@printf 'coget (%s) unstable; urgency=low\n\n  * See CHANGELOG.md.\n\n -- The coget authors <coget@localhost>  %s\n' \
+	    "$$(sed -n 's/^version = //p' setup.cfg)" "$$(date --rfc-email)" > $(DEB)/debian/changelog
+	@cd $(DEB) && env --unset=PYTHONPATH dpkg-buildpackage --build=binary --no-sign > ../build.log
+	@mv build/deb/coget_*.deb dist/
 
 $(READY): setup.cfg pyproject.toml setup.py scripts/setup scripts/debian-packages
 	@scripts/setup all

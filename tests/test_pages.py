@@ -38,6 +38,7 @@ LEFT = {
     "import fsspec\nimport xarray": "needs the extra `hosts`; tests/coalloc/plugins/test_data_tools.py has it",
     "import pandas": "needs the extra `hosts`; tests/coalloc/plugins/test_data_tools.py has it",
     "make ": "takes minutes",
+    "apt-get install ./dist/": "needs root; tests/packaging/test_debian.py installs the package",
     "pip install ": "needs a package index",
     "pipx install ": "needs a package index",
     "sudo ": "tests of the prompt are in tests/testbed/test_prompt.py",

@@ -5,10 +5,12 @@ states the version (ETag, Last-Modified, MDTM) that it stated then.
 """
 
 import os
+import re
 import stat
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -26,6 +28,8 @@ MOST_FILES = 1_000_000
 """Maximum number of files that are stored, the newest ones."""
 SETTLED = 60.0
 """Seconds after which a date counts as a version: servers' clocks may be wrong."""
+DATE = re.compile(r"(?:([0-9]{14})|([0-9]{1,11}))(\.[0-9]{0,9})?")
+"""A stamp YYYYMMDDHHMMSS, or seconds since 1970, with a fraction."""
 READ = "SELECT url, validator, size FROM fetched WHERE path = ? AND identity = ?"
 WRITE = "INSERT OR REPLACE INTO fetched VALUES (?, ?, ?, ?, ?, ?)"
 FORGET = "DELETE FROM fetched WHERE path = ? AND identity != ?"
@@ -109,13 +113,29 @@ class FetchedGroup:
 
 def _is_fresh(validator: str, now: float) -> bool:
     """Return whether this is a date so recent that the file may change without another one (RFC 9110, 8.8.2.2)."""
-    from email.utils import parsedate_to_datetime  # imported here because most servers state an ETag
+    date = _date(validator)
+    return date is not None and date > now - SETTLED
 
-    if not validator.endswith("GMT"):
-        return False
-    with suppress(ValueError, OverflowError):
-        return parsedate_to_datetime(validator).timestamp() > now - SETTLED
-    return False
+
+def _date(validator: str) -> float | None:
+    """Return the date that a version is, in seconds since 1970; None if it is none.
+
+    HTTP servers state "..., 01 Jan 2026 00:00:00 GMT", GridFTP servers seconds, and FTP servers a stamp (MDTM).
+
+    >>> _date("1767225600"), _date("20260101000000.500"), _date('"1767225600"')
+    (1767225600.0, 1767225600.5, None)
+    """
+    if validator.endswith("GMT"):
+        from email.utils import parsedate_to_datetime  # imported here because most servers state an ETag
+
+        with suppress(ValueError, OverflowError):
+            return parsedate_to_datetime(validator).timestamp()
+    elif found := DATE.fullmatch(validator):
+        with suppress(ValueError):
+            stamp, seconds, part = found.groups()
+            whole = datetime.strptime(f"{stamp}Z", "%Y%m%d%H%M%S%z").timestamp() if stamp else float(seconds)
+            return whole + float(f"0{part or ''}")
+    return None
 
 
 def _hashed(url: str) -> str:

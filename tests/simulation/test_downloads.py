@@ -2,6 +2,7 @@
 
 import asyncio
 import tempfile
+import time
 from pathlib import Path
 from zlib import adler32
 
@@ -14,6 +15,7 @@ from coalloc.download.to_disk import Download, DownloadSettings
 from coalloc.errors import CoallocError, NoSuchFile, NothingToFetchFrom, TransferFailed, Unreachable, VerificationError
 from coalloc.model.checksums import Checksum, PieceHashes
 from coalloc.model.forecasts import Estimate
+from coalloc.model.promises import Deadline
 from coalloc.model.replicas import Replica, ReplicaSet
 from coalloc.model.reports import Results, TransferReport
 from coalloc.schedule.policies import NAMES, make
@@ -399,3 +401,23 @@ def test_after_an_error_the_report_has_what_was_known(target):
         case.download()
     assert case.unfinished().size == SIZE
     assert case.unfinished().sources[0].outcome == "failed"
+
+
+def test_a_broker_is_asked_only_about_the_sources_of_this_run(target):
+    with pytest.raises(TimeoutError):
+        Case(target, honest(), honest()).download(seconds=1.0)
+    case = Case(target, honest())
+    seen = []
+
+    async def resume() -> TransferReport:
+        async def admit(left: int) -> None:
+            seen.append([source.url for source in download.snapshot().sources])
+
+        file = ReplicaSet(target.name, (Replica(case.sources[0].url),))
+        known = DownloadSettings(make("adaptive"), deadline=Deadline(time.time() + 1e5), admit=admit)
+        download = Download(file, case.sources, [Estimate()], target, known)
+        return await download.run()
+
+    report = run(resume())
+    assert report.resumed_bytes > 0
+    assert seen == [[case.sources[0].url]]
