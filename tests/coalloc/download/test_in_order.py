@@ -211,14 +211,16 @@ async def test_a_server_that_dies_in_the_middle_costs_time_but_no_bytes(servers,
 
 
 async def test_the_last_bytes_of_a_dead_server_are_compared_with_another_one(start_gridftp, tmp_path, monkeypatch):
-    """The server that is left has other bytes, and there are no checksums."""
+    """The server that is left has other bytes, and there are no checksums. No mixture of both is taken for the file."""
     monkeypatch.setattr(in_order, "ROOM", 1 << 20)
     servers = [start_gridftp(tmp_path / f"s{i}", f"127.0.0.{2 + i}", options=SILENT) for i in range(2)]
     put(servers)
-    (servers[1].root / "file").write_bytes(os.urandom(SIZE))
+    other = os.urandom(SIZE)
+    (servers[1].root / "file").write_bytes(other)
     taken = bytearray()
-    with pytest.raises((VerificationError, TransferFailed)):
+    with suppress(VerificationError, TransferFailed):
         await read(request(servers), taken, servers[0].kill)
+        assert taken == other  # it may have sent everything, if the first one was slow
     assert len(taken) == SIZE
 
 
