@@ -116,9 +116,9 @@ class GuaranteeStore:
         return await self._found(conditions, limit, now)
 
     async def refused_tasks(self, numbers: Sequence[int], now: float) -> dict[int, bool]:
-        """Return for refusals whose tasks ran all the same, and are over, whether these ended in time.
+        """Return whether the tasks of refusals ended in time, by the number of the refusal, if they have ended.
 
-        Tasks that were canceled, or got a promise all the same, say nothing, and are left out.
+        Tasks that were canceled, or got a promise before or afterwards, are left out.
         """
         other = guarantees.alias().c
         promised = exists().where(other.task_id == OF.task_id, or_(other.outcome.is_(None), other.outcome != "refused"))

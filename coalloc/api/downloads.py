@@ -104,7 +104,7 @@ async def _downloads(
 
 
 def with_traces(request: Request, files: Sequence[ReplicaSet]) -> Request:
-    """Return the request, with a collector of traces if the catalogue of a file wants them."""
+    """Return the request, with a collector of traces if the catalogue of a file counts downloads."""
     if all(file.trace is None for file in files):
         return request
     from coalloc.resolve.catalogues.rucio_traces import RucioTraces

@@ -80,9 +80,9 @@ class Request(NamedTuple):
     lets no file replace a file with other content. `retries` is the number of attempts after a failure of a source,
     without success in between. `connect_seconds` is the time limit for each connection, `max_seconds` that for each
     file; None for no limit. `limit_rate` is the highest rate in bytes per second; None for no limit other than that of
-    config.toml. `whole`: a name in a catalogue may stand for several files. `traces` collects what a catalogue wants to
-    hear. `admission` is made of these, once for all files. `credentials` are those that web servers may get; None for
-    the user's own, from the environment and from files.
+    config.toml. `whole`: a name in a catalogue may stand for several files. `traces` collects traces for
+    catalogues that count downloads. `admission` is made of these, once for all files. `credentials` are those that web
+    servers may get; None for the user's own, from the environment and from files.
     """
 
     sources: Sequence[str] | str

@@ -68,7 +68,7 @@ class Replica(NamedTuple):
 
 
 class TraceTarget(NamedTuple):
-    """The address at which a catalogue wants to hear that one of its files was fetched.
+    """The address of a catalogue that counts the downloads of its files, and the file's part of a trace.
 
     :param url: URL of its interface
     :param fields: names and values that belong to the file

@@ -36,7 +36,7 @@ class RucioTraces:
         self._waiting: dict[str, list[dict[str, object]]] = {}
 
     def add(self, file: ReplicaSet, report: TransferReport, began: float, error: CoallocError | None) -> None:
-        """Add the trace of a file, if its catalogue wants one.
+        """Add the trace of a file, if its catalogue counts downloads.
 
         :param began: when the transfer began, in seconds since 1970
         """
