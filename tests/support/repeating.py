@@ -20,7 +20,7 @@ from typing import NamedTuple
 RUNS = Path("build", "repeated.jsonl")
 """File with a line for each run on this machine."""
 WHOLE = "make test"
-WANTED_WHOLE, WANTED_EACH, AT_ONCE = 3, 200, 20
+WANTED_WHOLE, WANTED_EACH, AT_ONCE = 3, 200, 50
 BUSY = 2
 """Number of processes that use all processor time (busy loops)."""
 MENDED = (
@@ -115,7 +115,7 @@ def _in_a_row(runs: list[Run], what: str, busy: bool) -> int:
 
 def _run(what: str, busy: bool) -> Run:
     times = 1 if what == WHOLE else AT_ONCE
-    words = [sys.executable, "-m", "pytest", "-q", "-n2", "--dist=load", "-p", "tests.support.again", what]
+    words = [sys.executable, "-m", "pytest", "-q", "-n6", "--dist=load", "-p", "tests.support.again", what]
     command = ["make", "test"] if what == WHOLE else words
     environment = os.environ | {"COGET_TESTS_TIMES": str(times)}
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True).stdout
