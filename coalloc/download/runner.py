@@ -44,8 +44,8 @@ class TransferRunner:
         self._answered: dict[int, Stat] = {}
         self._spans: dict[int, Span] = {}
         self._fetching: dict[int, asyncio.Task[None]] = {}
-        self._copies = [0] * len(self._sources)
-        """For each source, the number of copies that are being fetched."""
+        self._copies: list[set[int]] = [set() for _ in self._sources]
+        """For each source, the copies that are being fetched."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._waker: asyncio.TimerHandle | None = None
         self._over: asyncio.Future[None] = self._loop.create_future()
@@ -176,15 +176,21 @@ class TransferRunner:
         return task
 
     async def _fetch_beside_others(self, copy: int, source: int) -> None:
-        """Fetch a copy, at the same time as other copies of its source, but not as anything else uses the source."""
-        if not self._copies[source]:
+        """Fetch a copy, at the same time as other copies of its source, but not as anything else uses the source.
+
+        An abandoned fetch ends first, as its source may permit no other one beside it.
+        """
+        copies = self._copies[source]
+        while ending := [self._fetching[each] for each in copies if each not in self._spans]:
+            await asyncio.wait(ending)
+        if not copies:
             await self._connections.in_use[source].acquire()
-        self._copies[source] += 1
+        copies.add(copy)
         try:
             await self._fetch(copy, source)
         finally:
-            self._copies[source] -= 1
-            if not self._copies[source]:
+            copies.remove(copy)
+            if not copies:
                 self._connections.in_use[source].release()
 
     async def _open_when_free(self, source: int) -> Stat:

@@ -56,7 +56,7 @@ def test_a_source_that_winds_down_is_not_used_before_it_has():
         source = SlowToStop("s", bytes(10), Behaviour())
         runner = TransferRunner(SourceConnections([source], agree_on(10)), keep_nothing)
         abandon_twice = [Abandon(1), Fetch(2, 0, 0, 10), Abandon(2), Fetch(3, 0, 0, 10)]
-        script = Script([Connect(0)], [Fetch(1, 0, 0, 10), Wake(1.0)], abandon_twice)
+        script = Script([Connect(0)], [Fetch(1, 0, 0, 10), Wake(1.0)], [], abandon_twice)  # [] after the tick of Ready
         running = asyncio.create_task(runner.run(script, Started(0.0)))
         await asyncio.sleep(10)
         assert not running.done()
