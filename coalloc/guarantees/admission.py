@@ -18,6 +18,8 @@ CONFIDENCE = 0.9
 """Probability with which a contract is kept."""
 OFFERS = (0.99, 0.975, 0.95, 0.9, 0.8, 0.7, 0.5)
 """Probabilities that are tried for a stream that is refused."""
+LEAST_PART = 0.01
+"""Minimum part of a divided stream for each of its groups, relative to the room of all."""
 
 
 class RateRequest(NamedTuple):
@@ -213,12 +215,14 @@ class _Admission:
         return placed
 
     def _parts(self, groups: Sequence[PathGroup], request: RateRequest) -> dict[str, float]:
-        """Divide a rate in proportion to the room of each group."""
-        rooms = {group.name: max(0.0, self.room([group], request)) for group in groups}
-        total = sum(rooms.values())
-        if not total:
-            return {name: request.rate / len(rooms) for name in rooms}
-        return {name: request.rate * room / total for name, room in rooms.items() if room}
+        """Divide a rate in proportion to the room of each group.
+
+        A group without room of its own gets a part, too: what was promised is what all of them bear together.
+        """
+        rooms = {group.name: self.room([group], request) for group in groups}
+        least = LEAST_PART * sum(max(0.0, room) for room in rooms.values()) or 1.0
+        parts = {name: max(least, room) for name, room in rooms.items()}
+        return {name: request.rate * part / sum(parts.values()) for name, part in parts.items()}
 
 
 def _refusal(request: RateRequest, state: _Admission, spare: Sequence[PathGroup]) -> Refusal:

@@ -4,7 +4,7 @@ from math import exp
 from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from coalloc.guarantees.admission import AdmittedStream, RateRequest, Refusal, admit
@@ -156,6 +156,7 @@ def test_a_running_stream_on_a_path_that_is_gone_takes_nothing_from_others():
     assert refused(admit([request(9e6, 0.99, "new")], groups, held=[running], spare=gone)[0]).further is None
 
 
+@example([(874934.0, 0.99), (434746.0, 0.99)], 3)  # divided over a group that has no room of its own
 @given(
     st.lists(st.tuples(st.floats(1e4, 2e6), st.sampled_from([0.8, 0.9, 0.95, 0.99])), max_size=8),
     st.integers(1, 3),
