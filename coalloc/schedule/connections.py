@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 from coalloc.schedule.actions import Action, Close, Connect
 from coalloc.schedule.policies.base import Policy
-from coalloc.schedule.state import ScheduledSource, State
+from coalloc.schedule.sources import ScheduledSource
+from coalloc.schedule.state import State
 
 __all__ = ["Connections"]
 

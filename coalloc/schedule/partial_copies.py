@@ -5,7 +5,8 @@ from collections.abc import Callable, Sequence
 from coalloc.model.reports import Ending
 from coalloc.schedule.actions import Abandon, Action, Fetch, Shorten, Widen
 from coalloc.schedule.shares import tail
-from coalloc.schedule.state import RunningCopy, ScheduledSource, State
+from coalloc.schedule.sources import RunningCopy, ScheduledSource
+from coalloc.schedule.state import State
 from coalloc.util.intervals import Intervals
 
 __all__ = ["PartialCopies"]

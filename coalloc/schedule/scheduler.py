@@ -27,8 +27,9 @@ from coalloc.schedule.events import (
 from coalloc.schedule.partial_copies import PartialCopies
 from coalloc.schedule.pauses import TRIES, pause_seconds
 from coalloc.schedule.policies.base import Choice, Policy, Race, Steal, Take
+from coalloc.schedule.sources import RunningCopy, ScheduledSource
 from coalloc.schedule.stalls import SUSPICIOUS, stalled
-from coalloc.schedule.state import RunningCopy, ScheduledSource, State
+from coalloc.schedule.state import State
 from coalloc.schedule.steal_size import AHEAD_TRIPS
 
 __all__ = ["IllegalEventError", "Scheduler"]
