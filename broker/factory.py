@@ -129,34 +129,20 @@ class Factory(NamedTuple):
 
         :param compiled: whether to compile forecasters; by default if numba is installed
         """
-        database, issuers = Database(addressed(settings.database)), Issuers(settings.issuers, settings.network)
-        introspection = Introspection(settings.introspection) if settings.introspection else None
-        tokens, keys = AccessTokens(database, issuers, introspection), SigningKeys(database)
-        places = Places(database, settings.network)
+        database = Database(addressed(settings.database))
+        places, quotas = Places(database, settings.network), Quotas(settings.added_per_hour)
         working, drawing, large = SeparateProcess(WORKING), SeparateProcess(DRAWING), Turns(EACH, WAITING)
-        quotas = Quotas(settings.added_per_hour)
         catalogue = Catalogue(database, places)
         forecasting = Forecasting(database, places, compiled)
         new_work, new_transfers = Announcements[[str]](), Announcements[[]]()
         new_transfers.subscribe(forecasting.news)
         transfers = Transfers(database, places, quotas, new_transfers)
         replicas = Replicas(database, places, forecasting, settings)
-        collections, tasks = Collections(database), Tasks(database, new_work)
         guarantees = Guarantees(database, places, forecasting, replicas, quotas)
-        pause_rules, trees = PauseRules(database, new_work), Trees(database, places, settings)
-        task_deadlines = TaskDeadlines(database, places, guarantees, collections, pause_rules, trees)
-        submissions = Submissions(collections, tasks, task_deadlines)
-        return cls(
+        services = (
             settings,
             database,
-            tokens,
-            Identities(database, settings.usernames),
-            Clients(database, tokens),
-            Grants(database, tokens),
-            Logins(database, tokens),
-            BrowserSessions(database),
-            keys,
-            Provider(settings.provider, issuers, keys, settings.network) if settings.provider else None,
+            *_auth(settings, database),
             places,
             Depots(database, places),
             DepotLegs(database, places, quotas),
@@ -173,17 +159,7 @@ class Factory(NamedTuple):
             Plans(replicas),
             Flows(places, forecasting, working),
             guarantees,
-            collections,
-            Bookmarks(database),
-            pause_rules,
-            tasks,
-            submissions,
-            Timers(database, submissions),
-            TimerRuns(database, submissions, tasks),
-            Watching(database),
-            Notices(database, settings.hook) if settings.hook else None,
-            trees,
-            task_deadlines,
+            *_tasks(settings, database, places, guarantees, new_work),
             Probes(database, places, settings.probing),
             Archive(settings, database, places, forecasting, Pace()),
             Monitoring(database),
@@ -193,3 +169,58 @@ class Factory(NamedTuple):
             new_work,
             new_transfers,
         )
+        return cls(*services)
+
+
+def _auth(
+    settings: Settings, database: Database
+) -> tuple[AccessTokens, Identities, Clients, Grants, Logins, BrowserSessions, SigningKeys, Provider | None]:
+    """Create the services that know who asks, in the order of the factory's fields."""
+    issuers, keys = Issuers(settings.issuers, settings.network), SigningKeys(database)
+    introspection = Introspection(settings.introspection) if settings.introspection else None
+    tokens = AccessTokens(database, issuers, introspection)
+    return (
+        tokens,
+        Identities(database, settings.usernames),
+        Clients(database, tokens),
+        Grants(database, tokens),
+        Logins(database, tokens),
+        BrowserSessions(database),
+        keys,
+        Provider(settings.provider, issuers, keys, settings.network) if settings.provider else None,
+    )
+
+
+def _tasks(
+    settings: Settings, database: Database, places: Places, guarantees: Guarantees, new_work: Announcements[[str]]
+) -> tuple[
+    Collections,
+    Bookmarks,
+    PauseRules,
+    Tasks,
+    Submissions,
+    Timers,
+    TimerRuns,
+    Watching,
+    Notices | None,
+    Trees,
+    TaskDeadlines,
+]:
+    """Create the services of tasks and their collections, in the order of the factory's fields."""
+    collections, tasks = Collections(database), Tasks(database, new_work)
+    pause_rules, trees = PauseRules(database, new_work), Trees(database, places, settings)
+    task_deadlines = TaskDeadlines(database, places, guarantees, collections, pause_rules, trees)
+    submissions = Submissions(collections, tasks, task_deadlines)
+    return (
+        collections,
+        Bookmarks(database),
+        pause_rules,
+        tasks,
+        submissions,
+        Timers(database, submissions),
+        TimerRuns(database, submissions, tasks),
+        Watching(database),
+        Notices(database, settings.hook) if settings.hook else None,
+        trees,
+        task_deadlines,
+    )

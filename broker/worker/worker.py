@@ -1,4 +1,4 @@
-"""A worker: opens lanes for tasks, leases work for them, and records progress in the database.
+"""A worker: keeps lanes of tasks open (`opening`), leases work for them, and records progress in the database.
 
 The database has the authoritative state. A worker sends it a heartbeat every second. After `SILENCE` without one, by
 the database's clock, other workers count it as dead and free its leases. A worker that cannot reach the database stops
@@ -8,35 +8,31 @@ under another name.
 
 import asyncio
 import itertools
-import json
 import os
 import socket
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from typing import NamedTuple, Protocol
 from uuid import uuid4
 
 import structlog
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.errors import Unavailable
-from broker.models.lanes import CollectionPair, LaneCandidate
-from broker.models.tasks import Event, Work, WorkKind
+from broker.models.lanes import LaneCandidate
+from broker.models.tasks import Work, WorkKind
 from broker.services.forecasting.decisions import Decisions
 from broker.services.forecasting.history import Transfers
-from broker.storage.collections import CollectionStore
 from broker.storage.database import Database
 from broker.storage.dialects import read_clock
 from broker.storage.ended_tasks import LeftoverStore
 from broker.storage.lanes import LaneStore
 from broker.storage.tasks import TaskStore
 from broker.storage.workers import WorkerStore
-from broker.worker.actions.copying import AT_ONCE
 from broker.worker.leases import FEWEST, Leases, next_batch_size
-from broker.worker.owner_rights import DENIED, OwnerRights
+from broker.worker.opening import LaneOpener, OpenedLane
+from broker.worker.owner_rights import OwnerRights
 from broker.worker.periodic_checks import PeriodicChecks
-from broker.worker.policy.fairness import LaneChoice, choose
 from broker.worker.policy.faults import failed, poisoned
 from broker.worker.recorder import Recorder
 from broker.worker.sweeping import Cleaner, Sweeper
@@ -71,11 +67,8 @@ class Performer(Cleaner, Protocol):
 class WorkerLane(NamedTuple):
     """A lane that this worker drives."""
 
-    candidate: LaneCandidate
-    number: int
+    opened: OpenedLane
     driver: asyncio.Task[None]
-    shared: object = None
-    """The rights in guest collections with which it was opened (`OwnerRights.shared`)."""
 
 
 class Worker:
@@ -95,6 +88,7 @@ class Worker:
         self._tuner = Tuner(database)
         self._site = site
         self._name = ""
+        self._opener = LaneOpener(database, self._tuner, self._queues, lambda: self._name, self.wake)
         self._lanes: dict[int, WorkerLane] = {}
         self._unconfirmed: set[str] = set()
         """Tasks of all lanes that were open since the database last confirmed that this worker is alive."""
@@ -183,7 +177,7 @@ class Worker:
             alive = await WorkerStore(connection).beat(name)
         if alive:
             self._recorder.fence.contacted(sent)
-            self._unconfirmed = {lane.candidate.task for lane in self._lanes.values()}
+            self._unconfirmed = {lane.opened.candidate.task for lane in self._lanes.values()}
         else:
             log.warning("this worker counted as dead; it starts again", worker=name)
             await self._begin_anew()
@@ -222,14 +216,15 @@ class Worker:
         if not lanes:
             return
         async with self._database.read() as connection:
-            stopped = await TaskStore(connection).stopped({lane.candidate.task for lane in lanes.values()})
+            stopped = await TaskStore(connection).stopped({lane.opened.candidate.task for lane in lanes.values()})
             changed = {
                 number
                 for number, lane in lanes.items()
-                if lane.shared is not None and lane.shared != (await OwnerRights.of(connection, lane.candidate)).shared
+                if (had := lane.opened.shared) is not None
+                and had != (await OwnerRights.of(connection, lane.opened.candidate)).shared
             }
         await self._stop(
-            [number for number, lane in lanes.items() if number in changed or lane.candidate.task in stopped]
+            [number for number, lane in lanes.items() if number in changed or lane.opened.candidate.task in stopped]
         )
 
     async def _look(self) -> None:
@@ -237,68 +232,30 @@ class Worker:
         await self._leases.reconcile()
         async with self._opening, self._database.write() as connection:
             await LaneStore(connection).keep(self._name, self._lanes.keys())
-        await self._checks.do(self._name, {lane.candidate.task for lane in self._lanes.values()})
-        pair_of_task = {lane.candidate.task: lane.candidate.pair for lane in self._lanes.values()}
+        await self._checks.do(self._name, {lane.opened.candidate.task for lane in self._lanes.values()})
+        pair_of_task = {lane.opened.candidate.task: lane.opened.candidate.pair for lane in self._lanes.values()}
         for task, done in self._recorder.taken().items():
             if task in pair_of_task:
                 self._tuner.saw(pair_of_task[task], done)
-        await self._tuner.step([lane.candidate.pair for lane in self._lanes.values()])
+        await self._tuner.step([lane.opened.candidate.pair for lane in self._lanes.values()])
         self.wake()
 
     async def _fill(self) -> None:
         """Open lanes while there are tasks to open them for."""
         while len(self._lanes) < MOST_LANES and not self._recorder.fence.silent:
             async with self._opening:
-                candidate = await self._open()
-            if candidate is None:
-                return
-            log.debug("a lane is open", task=candidate.task)
+                lane = await self._opener.open(self._idle)
+                if lane is None:
+                    return
+                self._begin(lane)
+            log.debug("a lane is open", task=lane.candidate.task)
 
-    async def _open(self) -> LaneCandidate | None:
-        async with self._database.read() as connection:
-            if not await LaneStore(connection).candidates(self._queues, await read_clock(connection), self._idle):
-                return None
-        async with self._database.write() as connection:
-            lanes = LaneStore(connection)
-            await lanes.alone()
-            now = await read_clock(connection)
-            choice, tuned = await self._choose(lanes, CollectionStore(connection), now)
-            await lanes.say(choice.waits)
-            if choice.candidate is None:
-                return None
-            rights = await OwnerRights.of(connection, choice.candidate)
-            if reason := rights.refusal():
-                await _denied(connection, choice.candidate.task, reason, now)
-                self.wake()
-                return None
-            number = await lanes.add(self._name, choice.candidate, now)
-            if not choice.candidate.started:
-                await TaskStore(connection).note([(choice.candidate.task, _started(choice.candidate, tuned, now))])
-        driver = asyncio.create_task(self._drive(choice.candidate, number))
-        self._lanes[number] = WorkerLane(choice.candidate, number, driver, rights.shared)
-        self._unconfirmed.add(choice.candidate.task)
-        driver.add_done_callback(lambda _: self._driven(number))
-        return choice.candidate
-
-    async def _choose(
-        self, lanes: LaneStore, stored: CollectionStore, now: float
-    ) -> tuple[LaneChoice, Mapping[CollectionPair, int]]:
-        """Choose the next task; exclude tasks with all requested lanes, so that their owners' next tasks get a turn."""
-        passed = set(self._idle)
-        waits: dict[str, str] = {}
-        while True:
-            candidates = await lanes.candidates(self._queues, now, passed)
-            ends = {end for each in candidates for end in each.pair if end}
-            tuned = await self._tuner.limits(lanes, {each.pair for each in candidates})
-            turns = await lanes.turns({each.owner for each in candidates})
-            open_lanes = await lanes.open()
-            pairs = [*(lane.pair for lane in open_lanes), *(turn.pair for turn in turns)]
-            hosts = await stored.hosts(ends | {end for pair in pairs for end in pair if end})
-            choice = choose(candidates, open_lanes, await lanes.caps(ends), tuned, turns, hosts)
-            waits.update(choice.waits)
-            if choice.candidate or not choice.content:
-                return choice._replace(waits=waits), tuned
-            passed |= choice.content
+    def _begin(self, lane: OpenedLane) -> None:
+        """Begin to do the work of a lane."""
+        driver = asyncio.create_task(self._drive(lane.candidate, lane.number))
+        self._lanes[lane.number] = WorkerLane(lane, driver)
+        self._unconfirmed.add(lane.candidate.task)
+        driver.add_done_callback(lambda _: self._driven(lane.number))
 
     @property
     def _queues(self) -> Collection[str]:
@@ -356,22 +313,3 @@ class Worker:
         for driver in drivers:
             driver.cancel()
         await asyncio.gather(*drivers, return_exceptions=True)
-
-
-async def _denied(connection: AsyncConnection, task: str, reason: str, now: float) -> None:
-    """End a task whose owner no longer has the necessary rights."""
-    tasks = TaskStore(connection)
-    if await tasks.end(task, now, DENIED, reason, "failed"):
-        await tasks.note([(task, Event(now, DENIED, True, "permission denied", reason))])
-
-
-def _started(candidate: LaneCandidate, tuned: Mapping[CollectionPair, int], now: float) -> Event:
-    """Return the start event of a task, with the details that Globus reports."""
-    options = candidate.options
-    details = {
-        "type": "GridFTP Transfer",
-        "concurrency": options.perf_cc or tuned[candidate.pair],
-        "parallelism": options.perf_p or 1,
-        "pipelining": options.perf_pp or AT_ONCE,
-    }
-    return Event(now, "STARTED", False, "started", json.dumps(details))

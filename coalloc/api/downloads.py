@@ -1,24 +1,20 @@
-"""Downloads, and what is done before and after each: names become replicas, results become history."""
+"""Downloads: names become replicas, and each file is fetched by the means that its request allows."""
 
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing, nullcontext, suppress
-from dataclasses import replace
+from contextlib import asynccontextmanager, closing, suppress
 from functools import partial
+from pathlib import Path
 from random import getrandbits
 from typing import TYPE_CHECKING
 
+from coalloc.api.requested_transfer import RequestedTransfer
 from coalloc.config import access
-from coalloc.download.report import measured_routes, past_transfers
 from coalloc.download.request import Request, named_files, ranked, several_files
-from coalloc.download.time_limit import time_limit
 from coalloc.download.to_disk import Download, DownloadSettings
-from coalloc.download.transfer import Transfer
-from coalloc.engine import open_sources
 from coalloc.engine.base import Admission
 from coalloc.engine.first_answers import FirstAnswers
-from coalloc.engine.limits.server_slots import Slots
 from coalloc.errors import CoallocError
 from coalloc.history.finishes import FinishHistory
 from coalloc.history.transfers import TransferHistory
@@ -29,12 +25,10 @@ from coalloc.model.replicas import ReplicaSet
 from coalloc.model.reports import Results, TransferReport
 from coalloc.partial_file import HeldHere
 from coalloc.resolve import bounds, refuse_collisions, target
-from coalloc.safe_text import without_query
 from coalloc.schedule.policies import make
 
 if TYPE_CHECKING:
     from coalloc.broker_client import Broker
-    from coalloc.broker_client.guarantee import ReservedFinish
     from coalloc.collect.values import CollectReport
     from coalloc.download.small_files import SmallFiles
     from coalloc.history.fetched import FetchedGroup
@@ -43,11 +37,7 @@ __all__ = [
     "broker_of",
     "download",
     "fetch_file",
-    "held",
-    "record_results",
-    "reservation",
     "sending_traces",
-    "with_guarantee",
     "with_traces",
 ]
 
@@ -158,77 +148,56 @@ async def fetch_file(
     :param small: the way for small files, which is tried first
     :raises CoallocError: as `download`
     """
-    if request.staging is not None and (relayed := await _relayed(request, found, watch, results)):
+    where = _place(request, found.file, results.several)
+    if request.staging is not None and (relayed := await _relayed(request, found.file, where, watch, results)):
         return relayed
-    many = results.several
-    settings = DownloadSettings(
+    settings = _settings(request, found.file, results.several, past, confirm)
+    if fetched:
+        settings = settings._replace(is_whole=partial(fetched.files.is_whole, where))
+    transfer = RequestedTransfer(request, found, broker, past)
+    if small and request.engine == "auto" and request.max_seconds is None:  # it would not keep what has arrived by then
+        done = await small.fetch(found.file, request.options, where, settings)
+        if done:
+            if fetched and done.written:
+                fetched.add(where, done.written, {found.file.replicas[0].url: done.version})
+            await transfer.record(done.report)
+            return done.report
+    file, estimates = ranked(found, past)
+    sources = transfer.sources(file, limits)
+    settings = settings._replace(admit=transfer.reserve(file))
+    fetch = Download(file, sources, estimates, where, settings, watch, seed=getrandbits(32))
+    report = await transfer.run(fetch, where, results)
+    if fetched and fetch.written:
+        fetched.add(where, fetch.written, fetch.versions)
+    if not request.admission:
+        FinishHistory(past.path).add(fetch.finish_errors, time.time())
+    await transfer.record(report)
+    return report
+
+
+def _place(request: Request, file: ReplicaSet, several: bool) -> Path:
+    """Return the path of a file on this machine."""
+    if request.within and request.path:
+        return request.path  # an existing target may become a directory at any moment
+    return target(file.name, request.path, several, _is_foreign(file))
+
+
+def _settings(
+    request: Request, file: ReplicaSet, several: bool, past: TransferHistory, confirm: Confirm | None
+) -> DownloadSettings:
+    """Return the settings of a request for one of its files."""
+    return DownloadSettings(
         policy=make(request.strategy, request.blocks, widens=request.streams is None),
         most=request.max_sources,
         keep_checksums=request.checksum != "none",
-        within=request.within or bounds(request.path, many),
-        replace=request.overwrite or not (request.no_clobber or _is_foreign(found.file)),
+        within=request.within or bounds(request.path, several),
+        replace=request.overwrite or not (request.no_clobber or _is_foreign(file)),
         beside=request.beside,
         confirm=confirm,
         deadline=request.deadline,
         past_errors=FinishHistory(past.path).errors,
         tries=request.retries + 1,
     )
-    exact = request.path if request.within else None  # the existing target may become a directory at any moment
-    where = exact or target(found.file.name, request.path, many, _is_foreign(found.file))
-    if fetched:
-        settings = settings._replace(is_whole=partial(fetched.files.is_whole, where))
-    began = time.time()
-    if small and request.engine == "auto" and request.max_seconds is None:  # it would not keep what has arrived by then
-        done = await small.fetch(found.file, request.options, where, settings)
-        if done:
-            if fetched and done.written:
-                fetched.add(where, done.written, {found.file.replicas[0].url: done.version})
-            await record_results(past, broker, request, found, done.report, began)
-            return done.report
-    ordered, estimates = ranked(found, past)
-    counted = replace(request.options, slots=Slots.from_environment())
-    sources = open_sources(ordered, request.engine, counted, limits)
-    reserved = reservation(broker, request, ordered)
-    if reserved:
-        settings = settings._replace(admit=reserved.admit)
-    fetch = Download(ordered, sources, estimates, where, settings, watch, seed=getrandbits(32))
-    try:
-        with results.of(fetch.report):
-            async with held(reserved, fetch), time_limit(request.max_seconds, where):
-                report = await fetch.run()
-    except CoallocError as error:
-        await record_results(past, broker, request, found, fetch.report(), began, error)
-        raise
-    report = with_guarantee(report, reserved)
-    if fetched and fetch.written:
-        fetched.add(where, fetch.written, fetch.versions)
-    if not request.admission:
-        FinishHistory(past.path).add(fetch.finish_errors, time.time())
-    await record_results(past, broker, request, found, report, began)
-    return report
-
-
-def reservation(broker: "Broker | None", request: Request, file: ReplicaSet) -> "ReservedFinish | None":
-    """Return what asks a broker to promise the deadline of a request; None without a broker or a deadline."""
-    if not (broker and request.deadline):
-        return None
-    from coalloc.broker_client.guarantee import ReservedFinish
-
-    most = 1 if request.strategy == "single" else request.max_sources
-    return ReservedFinish(broker.access, request.deadline, file.name, most)
-
-
-def held(reserved: "ReservedFinish | None", fetch: Transfer) -> AbstractAsyncContextManager[None]:
-    """Return a context that keeps a broker's promise open, if there is one."""
-    return reserved.held(fetch.snapshot) if reserved else nullcontext()
-
-
-def with_guarantee(report: TransferReport, reserved: "ReservedFinish | None") -> TransferReport:
-    """Return the report with the number of the broker's promise."""
-    if not (reserved and report.deadline):
-        return report
-    deadline = report.deadline._replace(guarantee=reserved.number, is_over=reserved.is_over)
-    return report._replace(deadline=deadline)
 
 
 def _is_foreign(file: ReplicaSet) -> bool:
@@ -238,7 +207,8 @@ def _is_foreign(file: ReplicaSet) -> bool:
 
 async def _relayed(
     request: Request,
-    found: FoundReplicas,
+    file: ReplicaSet,
+    where: Path,
     watch: Callable[[Snapshot], None] | None,
     results: Results[TransferReport],
 ) -> TransferReport | None:
@@ -246,50 +216,12 @@ async def _relayed(
     from coalloc.collect.composition import fetch_over  # imported here because few downloads need plans
     from coalloc.collect.single_file import report, snapshot
 
-    exact = request.path if request.within else None  # the existing target may become a directory at any moment
-    where = exact or target(found.file.name, request.path, results.several, _is_foreign(found.file))
     show = (lambda view: watch(snapshot(view, where.name))) if watch else None
-    relays, given = request.staging or (), found.file.checksums
+    relays, given = request.staging or (), file.checksums
     collecting: Results[CollectReport] = Results()
     try:
-        collected = await fetch_over(found.file, where, relays, request.options, show, request.overwrite, collecting)
+        collected = await fetch_over(file, where, relays, request.options, show, request.overwrite, collecting)
     finally:
         if collecting.unfinished:
             results.unfinished = report(collecting.unfinished, given)
     return report(collected, given) if collected else None
-
-
-def _bad(request: Request, found: FoundReplicas, report: TransferReport) -> list[tuple[str, str, str]]:
-    """Return the replicas that contradict the broker's checksum of their dataset; leave out merely suspected ones."""
-    if not (found.dataset and report.verified) or request.expected:
-        return []
-    return [(found.dataset, without_query(each.url), str(each.error)) for each in report.contradicted]
-
-
-async def record_results(
-    past: TransferHistory,
-    broker: "Broker | None",
-    request: Request,
-    found: FoundReplicas,
-    report: TransferReport,
-    began: float,
-    error: CoallocError | None = None,
-) -> None:
-    """Add the transfer to this user's history, and report it to the broker."""
-    transfers = past_transfers(report, began, request.streams)
-    past.add(transfers)
-    if request.traces:
-        request.traces.add(found.file, report, began, error)
-    if routes := measured_routes(report, began):
-        from coalloc.history.routes import RouteHistory  # imported here because few users have depots
-
-        RouteHistory(past.path).add(routes)
-    if broker:
-        from coalloc.broker_client.outbox import decisions, send_results
-
-        bad = [] if error else _bad(request, found, report)
-        thing, candidates = found.dataset or found.file.name, report.sources[: len(found.file.replicas)]
-        why = error.message if error else None
-        decided = [] if request.admission else decisions(broker, thing, report._replace(sources=candidates), why, began)
-        with suppress(asyncio.CancelledError):  # the user's work is done
-            await send_results(broker, transfers, bad, decided=decided, routes=routes)

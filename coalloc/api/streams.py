@@ -1,26 +1,27 @@
 """A file as a stream of bytes in order, which a program reads while they arrive."""
 
 import asyncio
-import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import closing
-from dataclasses import replace
 from random import getrandbits
+from typing import TYPE_CHECKING
 
-from coalloc.api.downloads import broker_of, held, record_results, reservation, with_guarantee
+from coalloc.api.downloads import broker_of
+from coalloc.api.requested_transfer import RequestedTransfer
 from coalloc.download.connections import stop
 from coalloc.download.in_order import InOrderDownload, InOrderSettings
 from coalloc.download.request import Request, named_files, ranked
-from coalloc.download.time_limit import time_limit
-from coalloc.engine import open_sources
 from coalloc.engine.first_answers import FirstAnswers
-from coalloc.engine.limits.server_slots import Slots
-from coalloc.errors import CoallocError, UsageError
+from coalloc.errors import UsageError
 from coalloc.history.finishes import FinishHistory
 from coalloc.history.transfers import TransferHistory
+from coalloc.model.forecasts import FoundReplicas
 from coalloc.model.progress import Snapshot
 from coalloc.model.promises import ReadingRate
 from coalloc.model.reports import Results, TransferReport
+
+if TYPE_CHECKING:
+    from coalloc.broker_client import Broker
 
 __all__ = ["stream"]
 
@@ -89,40 +90,43 @@ async def _fetch(
 
     try:
         broker = broker_of(request)
-        found, *others = await named_files(request, broker)
-        if others:
-            raise UsageError("only one file can be read in order, but the source names several", "read them one by one")
-        if not found.file.pieces:  # wrong bytes of a server that no user named could not be taken back
-            found = found._replace(file=found.file.without_guests())
-        if request.dialers:
-            await request.dialers.learn([found])
+        found = await _named(request, broker)
         past = TransferHistory.open()
-        settings = InOrderSettings(
-            strategy=request.strategy,
-            widens=request.streams is None,
-            most=1 if request.strategy == "single" else request.max_sources,
-            keep_checksums=request.checksum != "none",
-            deadline=request.deadline,
-            past_errors=FinishHistory(past.path).errors,
-            reading=rate,
-            tries=request.retries + 1,
-        )
-        ordered, estimates = ranked(found, past)
-        counted = replace(request.options, slots=Slots.from_environment())
-        sources = open_sources(ordered, request.engine, counted)
-        reserved = reservation(broker, request, ordered)
-        if reserved:
-            settings = settings._replace(admit=reserved.admit)
-        fetch = InOrderDownload(ordered, sources, estimates, take, settings, watch, seed=getrandbits(32))
-        began = time.time()
-        try:
-            with results.of(fetch.report):
-                async with held(reserved, fetch), time_limit(request.max_seconds, "standard output"):
-                    report = await fetch.run()
-            results.done.append(with_guarantee(report, reserved))
-        except CoallocError as error:
-            await record_results(past, broker, request, found, fetch.report(), began, error)
-            raise
-        await record_results(past, broker, request, found, results.done[0], began)
+        transfer = RequestedTransfer(request, found, broker, past)
+        file, estimates = ranked(found, past)
+        sources = transfer.sources(file)
+        settings = _settings(request, rate, past)._replace(admit=transfer.reserve(file))
+        fetch = InOrderDownload(file, sources, estimates, take, settings, watch, seed=getrandbits(32))
+        report = await transfer.run(fetch, "standard output", results)
+        results.done.append(report)
+        await transfer.record(report)
     finally:
         handed.put_nowait(None)
+
+
+async def _named(request: Request, broker: "Broker | None") -> FoundReplicas:
+    """Return the one file that the request names, once the routes to its servers are known.
+
+    :raises UsageError: if there are several
+    """
+    found, *others = await named_files(request, broker)
+    if others:
+        raise UsageError("only one file can be read in order, but the source names several", "read them one by one")
+    if not found.file.pieces:  # wrong bytes of a server that no user named could not be taken back
+        found = found._replace(file=found.file.without_guests())
+    if request.dialers:
+        await request.dialers.learn([found])
+    return found
+
+
+def _settings(request: Request, rate: ReadingRate | None, past: TransferHistory) -> InOrderSettings:
+    return InOrderSettings(
+        strategy=request.strategy,
+        widens=request.streams is None,
+        most=1 if request.strategy == "single" else request.max_sources,
+        keep_checksums=request.checksum != "none",
+        deadline=request.deadline,
+        past_errors=FinishHistory(past.path).errors,
+        reading=rate,
+        tries=request.retries + 1,
+    )

@@ -14,7 +14,7 @@ from coalloc.model.checksums import Basis, Extent
 from coalloc.partial_file import Journal, PartialFile
 from coalloc.safe_text import redact
 from coalloc.schedule.events import Rejected
-from coalloc.schedule.state import ScheduledSource
+from coalloc.schedule.sources import ScheduledSource
 from coalloc.util.intervals import Intervals
 from coalloc.verify import Verification
 

@@ -25,7 +25,8 @@ from coalloc.guarantees.finish import FinishErrors, FinishForecast
 from coalloc.guarantees.windows import RateWindows
 from coalloc.model.forecasts import Estimate
 from coalloc.model.promises import Deadline, DeadlineReport, DeadlineView
-from coalloc.schedule.state import ScheduledSource, State
+from coalloc.schedule.sources import ScheduledSource
+from coalloc.schedule.state import State
 from coalloc.util import human
 
 __all__ = ["FinishError", "Moment", "Outlook", "promised", "refused"]

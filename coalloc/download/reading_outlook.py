@@ -18,7 +18,8 @@ from coalloc.guarantees.groups import PathGroup, joint_rates
 from coalloc.guarantees.samples import LENGTH, PathSamples
 from coalloc.guarantees.streams import Stream
 from coalloc.model.promises import RateReport, RateView, ReadingRate
-from coalloc.schedule.state import ScheduledSource, State
+from coalloc.schedule.sources import ScheduledSource
+from coalloc.schedule.state import State
 from coalloc.util import human
 
 __all__ = ["TICK", "NeededSources", "ReadingOutlook", "refused"]

@@ -8,7 +8,8 @@ from coalloc.history.route_values import MeasuredRoute
 from coalloc.history.values import PastTransfer
 from coalloc.model.progress import SourceState, SourceView
 from coalloc.model.reports import Outcome, PartialCopy, SourceReport, TransferReport
-from coalloc.schedule.state import RunningCopy, ScheduledSource, State
+from coalloc.schedule.sources import RunningCopy, ScheduledSource
+from coalloc.schedule.state import State
 
 __all__ = [
     "measured_routes",

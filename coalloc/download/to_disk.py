@@ -14,17 +14,18 @@ from typing import NamedTuple
 
 from coalloc.download.arrivals import Arrivals
 from coalloc.download.continuation import Continuation
+from coalloc.download.existing_target import ExistingTarget
 from coalloc.download.judge import Judge, JudgedFile
 from coalloc.download.transfer import Admit, PastErrors, Transfer
 from coalloc.engine.base import Source
 from coalloc.errors import CoallocError, ReplicaChanged, TargetExists
-from coalloc.model.checksums import Basis, Checksum, Confirm
+from coalloc.model.checksums import Checksum, Confirm
 from coalloc.model.forecasts import Estimate
 from coalloc.model.progress import Snapshot
 from coalloc.model.promises import Deadline
 from coalloc.model.replicas import ReplicaSet, Stat
 from coalloc.model.reports import SourceReport, TransferReport
-from coalloc.partial_file import Header, Journal, PartialFile, Recollection, describe, matching_bytes, recall, resembles
+from coalloc.partial_file import Header, Journal, PartialFile, Recollection, describe, matching_bytes, recall
 from coalloc.safe_text import redact
 from coalloc.schedule.events import Event
 from coalloc.schedule.pauses import TRIES
@@ -100,33 +101,44 @@ class Download(Transfer):
         self._notice: str | None = None
         self.written: os.stat_result | None = None
         """The state of the file before it got its name; None if this run did not write or compare it."""
-        self._here: Checksum | None = None
-        """Checksum of the existing target, if it is the wanted file."""
-        self._here_by: Basis = "none"
-        self._there = False
-        """Whether the existing target is known to be the wanted file."""
+        self._existing = ExistingTarget(target, settings.within, file, self._agreement)
 
     async def run(self) -> TransferReport:
         async with self._under_way():
             try:
                 with self._lock() as self._locked:
-                    await self._fetch_unless_here()
+                    await self._fetch_unless_there()
                     self._complete_at = time.time()
             finally:
                 if self._verification:
                     self._verification.cancel()
         return self.report()
 
-    async def _fetch_unless_here(self) -> None:
-        if await self._is_here(expectation(self._file.checksums), "given"):
-            return
+    async def _fetch_unless_there(self) -> None:
+        if await self._is_there():
+            self._resumed.add(0, self._agreement.size or 0)
+        else:
+            await self._fetch_and_publish()
+
+    async def _is_there(self) -> bool:
+        """Return whether the target is the wanted file already; if not, the first source is connected.
+
+        :raises TargetExists: if it has other content, and must not be replaced
+        """
+        existing, settings = self._existing, self._settings
+        if await existing.has(expectation(self._file.checksums), "given"):
+            return True
         await self._connect()
-        if await self._was_fetched():
-            return
-        stated = await self._server_checksum()
-        if await self._is_here(stated, "own word"):
-            return
-        await self._refuse_to_replace(stated)
+        if await existing.was_fetched(settings.is_whole, self.versions):
+            return True
+        stated = await existing.server_checksum(self._sources) if settings.keep_checksums else None
+        if await existing.has(stated, "own word"):
+            return True
+        if not settings.replace:
+            await existing.refuse_to_replace(stated)
+        return False
+
+    async def _fetch_and_publish(self) -> None:
         try:
             judge = await self._prepare()
             await self._fetch(partial(self._judged, judge))
@@ -151,16 +163,6 @@ class Download(Transfer):
         unchanged = [i for i in self._agreement.answered if not isinstance(errors.get(i), ReplicaChanged)]
         return {self._sources[i].url: answers[i] for i in unchanged}
 
-    async def _was_fetched(self) -> bool:
-        """Return whether an earlier run fetched this version, and the target has not been touched since."""
-        whole = self._settings.is_whole
-        if whole is None or self._file.checksums or not await in_thread(whole, self.versions):
-            return False
-        self._resumed.add(0, self._agreement.size or 0)
-        self._there = True
-        self._notice = f"{self._target} was fetched before, and its servers state the same version as then"
-        return True
-
     @property
     def _partial(self) -> PartialFile:
         assert self._locked is not None
@@ -171,38 +173,6 @@ class Download(Transfer):
         return PartialFile(
             self._target, keep_checksums=settings.keep_checksums, within=settings.within, beside=settings.beside
         )
-
-    async def _is_here(self, wanted: Checksum | None, basis: Basis) -> bool:
-        """Return whether the target exists already, with the wanted checksum."""
-        if wanted is None:
-            return False
-        size = await in_thread(matching_bytes, self._target, wanted, self._agreement.size, self._settings.within)
-        if size is None:
-            return False
-        self._here, self._here_by, self._there = wanted, basis, True
-        self._agreement.size = size
-        self._resumed.add(0, size)
-        self._notice = f"{self._target} existed already"
-        return True
-
-    async def _refuse_to_replace(self, stated: Checksum | None) -> None:
-        """Raise TargetExists, before a byte is fetched, if the target has other content and must not be replaced.
-
-        If its content may be the same, the file is fetched and compared.
-
-        :param stated: a server's checksum of the file, which the target does not have; None if unknown
-        """
-        if self._settings.replace or not await in_thread(os.path.lexists, self._target):
-            return
-        known = stated or expectation(self._file.checksums)
-        if known or not await self._resembles(self._agreement.size):
-            raise TargetExists(
-                f"{self._target} exists, with other content",
-                "use --overwrite to replace it, or choose another name with -o",
-            )
-
-    async def _resembles(self, size: int | None) -> bool:
-        return await in_thread(resembles, self._target, size, self._settings.within)
 
     def _publish(self) -> None:
         """Give the file its name, unless an existing file with the same content must not be replaced."""
@@ -217,76 +187,72 @@ class Download(Transfer):
             self._partial.revoke(0, self._partial.size)  # so that no partial data are kept
             self._notice = f"{self._target} existed already"
 
-    async def _server_checksum(self) -> Checksum | None:
-        """Return the answering server's checksum of the whole file, if an existing target can be compared with it."""
-        size, known = self._agreement.size or 0, self._file.checksums or self._file.pieces
-        if known or not self._settings.keep_checksums or not await self._resembles(size):
-            return None
-        if stated := expectation(self._agreement.digests):
-            return stated
-        answered = self._agreement.answered[0]
-        value = await WitnessServers(self._sources, lambda source: source == answered).digest(
-            answered, "adler32", 0, size
-        )
-        if value is None:
-            self._notice = (
-                f"{self._target} existed already, with the same size; "
-                f"it was fetched again, as {self._urls[answered]} offers no checksum to compare it with"
-            )
-        return Checksum("adler32", value) if value else None
-
     async def _prepare(self) -> Judge:
         """Continue from the state that an earlier run left, or begin anew; return the judge of the complete file."""
-        size = self._agreement.size
-        assert size is not None
         stated = [] if self._file.pieces else self._agreement.digests  # a server does not outweigh given hashes
         expected = expectation(self._file.checksums) or expectation(stated)
-        header = describe(size, self._urls, self._agreement.first_answers, [expected] if expected else [])
-        earlier = recall(self._partial.journal_path, header, self._partial.directory)
-        if earlier.extents and not (expected or self._file.pieces):
-            earlier = await self._continued(header, earlier)
-        known = [each.algorithm for each in ([expected] if expected else []) + self._agreement.digests]
-        retained = await in_thread(self._partial.begin, size, earlier.extents, known)
-        journal = Journal.create(self._partial.journal_path, earlier.header, retained, own=self._partial.directory)
-        self._journal = journal
-        self._resumed = Intervals((extent.start, extent.end) for extent in retained)
-        if earlier.trouble and not self._resumed:
-            self._notice = earlier.trouble
+        header = self._header(expected)
+        earlier = await self._recalled(header)
+        journal = await self._begin(earlier, expected)
         missing = self._partial.missing()
-        if self._deadline:
-            left = sum(end - start for start, end in missing)
-            await self._forecast(left)
-            if self._settings.admit:
-                await self._settings.admit(left)
+        await self._admit(sum(end - start for start, end in missing))
         self._urls = [origin.url for origin in earlier.header.origins]  # also those that only the earlier run used
         in_use = self._schedule(missing).state.sources
         witnesses = WitnessServers(
             self._sources, lambda source: in_use[source].answers, self._holders(header, earlier.header)
         )
-        stated_by = self._agreement.stated_by(expected) if expected and not self._file.checksums else None
-        compare = self._settings.keep_checksums
+        return Judge(
+            JudgedFile(self._target.name, self._partial, journal, self._resumed),
+            self._urls,
+            in_use,
+            self._connections,
+            self._begin_verification(witnesses, expected),
+            self._continuation,
+            self._arrivals,
+            self._file.guests,
+        )
+
+    def _header(self, expected: Checksum | None) -> Header:
+        """Return the description of this run's file and replicas for the journal."""
+        size = self._agreement.size
+        assert size is not None
+        return describe(size, self._urls, self._agreement.first_answers, [expected] if expected else [])
+
+    async def _begin(self, earlier: Recollection, expected: Checksum | None) -> Journal:
+        """Begin the partial file and its journal with what is left of an earlier run."""
+        known = [each.algorithm for each in ([expected] if expected else []) + self._agreement.digests]
+        retained = await in_thread(self._partial.begin, earlier.header.size, earlier.extents, known)
+        journal = Journal.create(self._partial.journal_path, earlier.header, retained, own=self._partial.directory)
+        self._journal = journal
+        self._resumed = Intervals((extent.start, extent.end) for extent in retained)
+        if earlier.trouble and not self._resumed:
+            self._notice = earlier.trouble
+        return journal
+
+    async def _admit(self, left: int) -> None:
+        """Forecast the finish if there is a deadline, and ask whether the missing bytes may arrive by then.
+
+        :raises DeadlineRefused: if they may not
+        """
+        if self._deadline:
+            await self._forecast(left)
+            if self._settings.admit:
+                await self._settings.admit(left)
+
+    def _begin_verification(self, witnesses: WitnessServers, expected: Checksum | None) -> Verification:
+        """Begin the verification of the file with the pieces of an earlier run."""
         self._verification = verification = Verification(
             self._partial,
             witnesses,
             expected,
             self._file.pieces,
-            compare=compare,
-            stated_by=stated_by,
+            compare=self._settings.keep_checksums,
+            stated_by=self._agreement.stated_by(expected) if expected and not self._file.checksums else None,
             stated=lambda: self._agreement.stated,
             guests=self._file.guests,
         )
         verification.add(self._partial.pieces())
-        file = JudgedFile(self._target.name, self._partial, journal, self._resumed)
-        return Judge(
-            file,
-            self._urls,
-            in_use,
-            self._connections,
-            verification,
-            self._continuation,
-            self._arrivals,
-            self._file.guests,
-        )
+        return verification
 
     def _holders(self, now: Header, all_known: Header) -> dict[int, int]:
         """Return the current number of each earlier run's replica (by its journal number) that is named in this run."""
@@ -318,11 +284,16 @@ class Download(Transfer):
             for start, end in self._partial.delivered_by(source):
                 self._journal.revoke(start, end)
 
-    async def _continued(self, header: Header, earlier: Recollection) -> Recollection:
+    async def _recalled(self, header: Header) -> Recollection:
         """Return what the earlier run left, or nothing of it if the first answers show that its replicas changed.
 
         If no answering replica is unchanged, this waits for the others, which may be.
+
+        :param header: the description of this run's file and replicas
         """
+        earlier = recall(self._partial.journal_path, header, self._partial.directory)
+        if not earlier.extents or header.checksums or self._file.pieces:
+            return earlier  # known hashes of the file decide about its bytes
         origins = {extent.source: earlier.header.origins[extent.source] for extent in earlier.extents}
         continuation, answers = Continuation(origins, header.origins), self._agreement.first_answers
         known = [source for source in answers if source in continuation.unanswered]
@@ -383,9 +354,9 @@ class Download(Transfer):
         return known._replace(
             resumed_bytes=self._resumed.total,
             duplicate_bytes=self._locked.duplicate_bytes if self._locked else 0,
-            checksum=checked.checksum if checked else self._here,
-            basis=checked.basis if checked else self._here_by,
-            notice=self._notice,
-            there=self._there,
+            checksum=checked.checksum if checked else self._existing.checksum,
+            basis=checked.basis if checked else self._existing.basis,
+            notice=self._notice or self._existing.notice,
+            there=self._existing.is_wanted,
             sources=(*known.sources, *(SourceReport(url, error=why) for url, why in self._file.left_out)),
         )

@@ -1,10 +1,9 @@
 """Connections to sources: which ones to open, which to close, and which sources are spare. Pure."""
 
-from collections.abc import Callable
-
 from coalloc.schedule.actions import Action, Close, Connect
 from coalloc.schedule.policies.base import Policy
-from coalloc.schedule.state import ScheduledSource, State
+from coalloc.schedule.sources import ScheduledSource
+from coalloc.schedule.state import State
 
 __all__ = ["Connections"]
 
@@ -18,14 +17,14 @@ class Connections:
     """A manager of connections: to the sources that the policy needs, up to a number, while these have work.
 
     :param most: maximum number of sources to use at once; the others replace those that fail
-    :param act: called with each action
+    :param actions: list to which each action is added
     """
 
-    def __init__(self, state: State, policy: Policy, most: int, act: Callable[[Action], None]) -> None:
+    def __init__(self, state: State, policy: Policy, most: int, actions: list[Action]) -> None:
         self._state = state
         self._policy = policy
         self._most = most
-        self._act = act
+        self._actions = actions
 
     @property
     def full(self) -> bool:
@@ -45,7 +44,7 @@ class Connections:
         for source in sorted(self._state.sources, key=lambda source: (not source.ranged, source.failures)):
             if not self.full and self._is_wanted(source, now, begun):
                 source.status, source.connected = "connecting", True
-                self._act(Connect(source.index))
+                self._actions.append(Connect(source.index))
 
     def disconnect_unused(self, now: float, *, begun: bool) -> None:
         """Disconnect sources without work that are not needed, including those connected before the start."""
@@ -70,7 +69,7 @@ class Connections:
         """Disconnect a source, if it is connected."""
         if source.connected:
             source.connected = False
-            self._act(Close(source.index, temporary))
+            self._actions.append(Close(source.index, temporary))
 
     def _is_wanted(self, source: ScheduledSource, now: float, begun: bool) -> bool:
         """Return whether this source is unused and should be connected."""

@@ -1,11 +1,12 @@
 """The bookkeeping of partial copies: starting them, moving them between sources, ending them. The policies decide."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from coalloc.model.reports import Ending
 from coalloc.schedule.actions import Abandon, Action, Fetch, Shorten, Widen
 from coalloc.schedule.shares import tail
-from coalloc.schedule.state import RunningCopy, ScheduledSource, State
+from coalloc.schedule.sources import RunningCopy, ScheduledSource
+from coalloc.schedule.state import State
 from coalloc.util.intervals import Intervals
 
 __all__ = ["PartialCopies"]
@@ -15,13 +16,13 @@ class PartialCopies:
     """The partial copies of one transfer.
 
     :param widens: whether distant sources may get more parallel streams
-    :param act: function that receives each action
+    :param actions: list to which each action is added
     """
 
-    def __init__(self, state: State, widens: bool, act: Callable[[Action], None]) -> None:
+    def __init__(self, state: State, widens: bool, actions: list[Action]) -> None:
         self._state = state
         self._widens = widens
-        self._act = act
+        self._actions = actions
         self._next = 1
 
     def take(self, source: ScheduledSource, start: int, end: int, now: float) -> None:
@@ -57,7 +58,7 @@ class PartialCopies:
         if spent:
             self.abandon(copy)
         else:
-            self._act(Shorten(copy.id, middle))
+            self._actions.append(Shorten(copy.id, middle))
         for start, stop in self._state.final.gaps(middle, end):
             thief.share.add(start, stop)
         stretch = self._state.first_stretch(thief.share)
@@ -100,7 +101,7 @@ class PartialCopies:
         """Stop a copy, unless it was stopped before; the caller releases it."""
         if not copy.abandoned:
             copy.abandoned = True
-            self._act(Abandon(copy.id))
+            self._actions.append(Abandon(copy.id))
 
     def drain(self, source: ScheduledSource) -> None:
         """Let the source's copy end beside the next one, as its missing bytes are in flight."""
@@ -157,7 +158,7 @@ class PartialCopies:
         """Set the number of streams, unless it is None."""
         if streams is not None:
             self._state.note(f"{now:.3f} source {source.index}: {streams} streams")
-            self._act(Widen(source.index, streams))
+            self._actions.append(Widen(source.index, streams))
 
     def _fetch(
         self, source: ScheduledSource, start: int, end: int, now: float, skip: Sequence[tuple[int, int]] = ()
@@ -171,5 +172,5 @@ class PartialCopies:
         source.copy, source.status = copy.id, "fetching"
         self._state.note(f"{now:.3f} copy {copy.id}: [{start}, {end}) from source {source.index}")
         self.begin_widening(source, now)
-        self._act(Fetch(copy.id, source.index, start, end, tuple(skip)))
+        self._actions.append(Fetch(copy.id, source.index, start, end, tuple(skip)))
         return copy

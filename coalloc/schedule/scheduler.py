@@ -27,8 +27,9 @@ from coalloc.schedule.events import (
 from coalloc.schedule.partial_copies import PartialCopies
 from coalloc.schedule.pauses import TRIES, pause_seconds
 from coalloc.schedule.policies.base import Choice, Policy, Race, Steal, Take
+from coalloc.schedule.sources import RunningCopy, ScheduledSource
 from coalloc.schedule.stalls import SUSPICIOUS, stalled
-from coalloc.schedule.state import RunningCopy, ScheduledSource, State
+from coalloc.schedule.state import State
 from coalloc.schedule.steal_size import AHEAD_TRIPS
 
 __all__ = ["IllegalEventError", "Scheduler"]
@@ -84,12 +85,12 @@ class Scheduler:
         self._first_ready: float | None = None
         self._looked_at = 0.0
         self._actions: list[Action] = []
-        self._copies = PartialCopies(self.state, policy.widens, self._act)
-        self._connections = Connections(self.state, policy, most or len(estimates), self._act)
+        self._copies = PartialCopies(self.state, policy.widens, self._actions)
+        self._connections = Connections(self.state, policy, most or len(estimates), self._actions)
 
     def handle(self, event: Event) -> list[Action]:
         """Process one event and return the actions to take now, in this order."""
-        self._actions = []
+        self._actions.clear()
         match event:
             case Received():
                 self._received(event)
@@ -116,7 +117,7 @@ class Scheduler:
                     self.state.sources[source].connected = True
         if not self._ended:
             self._settle(event)
-        return self._actions
+        return self._actions.copy()
 
     # Events
 
@@ -385,9 +386,6 @@ class Scheduler:
             self._actions.append(Wake(min(times)))
 
     # Helpers
-
-    def _act(self, action: Action) -> None:
-        self._actions.append(action)
 
     def _some_will_widen(self) -> bool:
         """Return whether a connecting source may get more streams once its round-trip time is known."""

@@ -1,6 +1,6 @@
 """The test for a stalled partial copy, relative to the usual behaviour of its source. Pure."""
 
-from coalloc.schedule.state import RunningCopy
+from coalloc.schedule.sources import RunningCopy
 
 __all__ = ["SUSPICIOUS", "stalled"]
 

@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import NamedTuple, Never
 from urllib.parse import unquote_to_bytes, urlsplit
-from xml.parsers import expat
 
 from coalloc.engine.http.digests import stated_digests
+from coalloc.engine.listing_xml import ListingParser
 from coalloc.errors import ConnectionLost, LimitExceeded, Unsupported
 from coalloc.model.checksums import Checksum
 from coalloc.model.listings import Entry, Omission
@@ -47,9 +47,8 @@ SHAPE: Mapping[str, frozenset[str]] = {
 """Child elements that are read, by their parent."""
 COLLECTION = f"{DAV}collection"
 """Element that marks a directory."""
-PIECE = 64 * 1024
-MAX_TAG, MAX_NAMESPACE, MAX_RESPONSE = 64 * 1024, 256, 64 * 1024
-"""Maximum bytes of a tag, and characters of a namespace's name and of the text about one entry."""
+MAX_NAMESPACE, MAX_RESPONSE = 256, 64 * 1024
+"""Maximum characters of a namespace's name and of the text about one entry."""
 MANY_NAMES = 1_000
 """Number of names from which on the parser forgets them; it would keep every name that a server makes up."""
 ABSOLUTE = re.compile(r"(?i)https?://[^/?#]*")
@@ -66,7 +65,7 @@ class Properties(NamedTuple):
     checksums: tuple[Checksum, ...] = ()
 
 
-class Multistatus:
+class Multistatus(ListingParser):
     """The parser of an answer, which is fed to it in pieces.
 
     >>> parser = Multistatus("http://host/data/", "the server")
@@ -83,17 +82,14 @@ class Multistatus:
     """
 
     def __init__(self, url: str, where: str) -> None:
+        super().__init__(MOST_LISTED, separator="}")
+        self._parser.StartNamespaceDeclHandler = self._namespace
         self._where = where
         self.itself: Properties | None = None
         parts = urlsplit(url)
         self._host = parts.hostname or ""
         self._path = _segments(parts.path)
-        self._parser = parser = expat.ParserCreate(namespace_separator="}", intern={})
-        parser.buffer_text = parser.ordered_attributes = True
-        parser.StartElementHandler, parser.EndElementHandler = self._start, self._end
-        parser.StartNamespaceDeclHandler, parser.CharacterDataHandler = self._namespace, self._take_text
-        parser.StartDoctypeDeclHandler = parser.EntityDeclHandler = self._refuse_doctype
-        self._fed = self._ignored = self._found = self._left_out = self._length = 0
+        self._ignored = self._found = self._left_out = self._length = 0
         self._open: list[str] = []
         self._text: list[str] = []
         self._example = ""
@@ -107,8 +103,7 @@ class Multistatus:
         :raises Unsupported: if it is not such an answer
         :raises LimitExceeded: if it is too long
         """
-        for start in range(0, len(data), PIECE):
-            self._parse(data[start : start + PIECE])
+        self._parse(data)
         entries, self._entries = self._entries, []
         return entries
 
@@ -119,19 +114,8 @@ class Multistatus:
         """
         if self._open:
             raise ConnectionLost(f"{self._where}: the listing ended too early", "try again")
-        self._parse(b"", final=True)
+        self._finish()
         return [Omission("nameless", self._left_out, self._example)] if self._left_out else []
-
-    def _parse(self, piece: bytes, final: bool = False) -> None:
-        self._fed += len(piece)
-        if self._fed > MOST_LISTED:
-            raise self._too_long(f"{MOST_LISTED} bytes")
-        try:
-            self._parser.Parse(piece, final)
-        except (expat.ExpatError, ValueError, LookupError) as error:  # ValueError, LookupError: encodings
-            self._refuse(str(error))
-        if self._fed - self._parser.CurrentByteIndex > MAX_TAG:
-            self._refuse(f"it has a tag of more than {MAX_TAG} bytes")
 
     def _start(self, tag: str, _attributes: list[str]) -> None:
         if len(self._parser.intern) > MANY_NAMES:
@@ -214,9 +198,6 @@ class Multistatus:
     def _namespace(self, _prefix: str | None, name: str | None) -> None:
         if name and len(name) > MAX_NAMESPACE:
             self._refuse(f"it has a namespace of more than {MAX_NAMESPACE} characters")
-
-    def _refuse_doctype(self, *_: object) -> None:
-        self._refuse("it declares a document type or entities")
 
     def _refuse(self, why: str) -> Never:
         raise Unsupported(f"{self._where}: the answer is not one of WebDAV: {why}", "check the URL")

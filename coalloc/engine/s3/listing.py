@@ -10,11 +10,11 @@ with the prefix.
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Never
 from urllib.parse import quote, unquote_plus
-from xml.parsers import expat
 
 from coalloc.engine.base import EngineOptions
 from coalloc.engine.http.exchange import HTTPExchange
 from coalloc.engine.lister import Lister
+from coalloc.engine.listing_xml import ListingParser
 from coalloc.engine.s3.account import S3Account
 from coalloc.engine.s3.answers import LONGEST_ERROR, error_code, refusal, region
 from coalloc.engine.s3.objects import is_region, parse_prefix
@@ -31,12 +31,11 @@ LONGEST, LONGEST_TEXT = 16 << 20, 16 * 1024
 """Maximum bytes of an answer, which has 1,000 keys, and characters of one text in it."""
 MOST_EMPTY = 1000
 """Maximum number of answers in a row without a new key: services may send such ones where objects were deleted."""
-PIECE, MAX_TAG = 64 * 1024, 64 * 1024
 ROOT = "ListBucketResult"
 WANTED = frozenset({"Key", "Size", "IsTruncated", "NextContinuationToken", "EncodingType"})
 
 
-class KeyPage:
+class KeyPage(ListingParser):
     """The parser of one answer.
 
     >>> page = KeyPage("s3://runs/")
@@ -51,16 +50,12 @@ class KeyPage:
     """
 
     def __init__(self, where: str) -> None:
+        super().__init__(LONGEST)
         self._where = where
-        self._parser = parser = expat.ParserCreate(intern={})
-        parser.buffer_text = True
-        parser.StartElementHandler, parser.EndElementHandler = self._start, self._end
-        parser.CharacterDataHandler = self._take_text
-        parser.StartDoctypeDeclHandler = parser.EntityDeclHandler = self._refuse_doctype
         self._open: list[str] = []
         self._fields: dict[str, str] = {}
         self._text: list[str] = []
-        self._fed = self._length = 0
+        self._length = 0
         self._found: list[tuple[str, int | None]] = []
         self.keys: list[tuple[str, int | None]] = []
         self.token: str | None = None
@@ -71,12 +66,11 @@ class KeyPage:
         :raises Unsupported: if it is not such an answer
         :raises LimitExceeded: if it is too long
         """
-        for start in range(0, len(data), PIECE):
-            self._parse(data[start : start + PIECE])
+        self._parse(data)
 
     def close(self) -> None:
         """End the answer, after which `keys` and `token` are known. :raises Unsupported: if it ended too early"""
-        self._parse(b"", final=True)
+        self._finish()
         encoded = self._fields.get("EncodingType") == "url"
         self.keys = [
             (unquote_plus(key, errors="surrogateescape") if encoded else key, size) for key, size in self._found
@@ -84,18 +78,7 @@ class KeyPage:
         if self._fields.get("IsTruncated", "").strip().lower() == "true":
             self.token = self._fields.get("NextContinuationToken") or self._refuse("it does not name its continuation")
 
-    def _parse(self, piece: bytes, final: bool = False) -> None:
-        self._fed += len(piece)
-        if self._fed > LONGEST:
-            raise LimitExceeded(f"{self._where}: the listing has an answer of more than {LONGEST} bytes", "list less")
-        try:
-            self._parser.Parse(piece, final)
-        except (expat.ExpatError, ValueError, LookupError) as error:  # ValueError, LookupError: encodings
-            self._refuse(str(error))
-        if self._fed - self._parser.CurrentByteIndex > MAX_TAG:
-            self._refuse(f"it has a tag of more than {MAX_TAG} bytes")
-
-    def _start(self, tag: str, _attributes: Mapping[str, str]) -> None:
+    def _start(self, tag: str, _attributes: list[str]) -> None:
         name = tag.rpartition(":")[2]
         if not self._open and name != ROOT:
             self._refuse(f"it is a <{name[:100]}>")
@@ -124,11 +107,11 @@ class KeyPage:
             self._fields[name] = text
         self._text = []
 
-    def _refuse_doctype(self, *_: object) -> None:
-        self._refuse("it has a DTD")
+    def _refuse(self, why: str) -> Never:
+        raise Unsupported(f"{self._where}: the listing cannot be read: {why}", "give the URLs of objects")
 
-    def _refuse(self, reason: str) -> Never:
-        raise Unsupported(f"{self._where}: the listing cannot be read: {reason}", "give the URLs of objects")
+    def _too_long(self, what: str) -> LimitExceeded:
+        return LimitExceeded(f"{self._where}: the listing has an answer of more than {what}", "list less")
 
 
 class _ListingSigner:

@@ -13,7 +13,8 @@ the bytes in flight, and the end of a transfer is delayed by set-up times at mos
 
 from coalloc.schedule.policies.base import Choice, Policy, Race, Role, Shares, Steal, candidates, first_unassigned
 from coalloc.schedule.shares import cut, fill_shares
-from coalloc.schedule.state import ScheduledSource, State
+from coalloc.schedule.sources import ScheduledSource
+from coalloc.schedule.state import State
 from coalloc.schedule.steal_size import LEAST_STEAL, Thief, Victim, saves_all, seconds_together, stolen
 
 __all__ = ["Adaptive"]

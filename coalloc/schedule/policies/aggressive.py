@@ -9,7 +9,8 @@ The rate of each delivery is compared with the highest rate so far over all serv
 
 from coalloc.schedule.policies.base import Choice, Role
 from coalloc.schedule.policies.conservative import Conservative
-from coalloc.schedule.state import RunningCopy, ScheduledSource, State
+from coalloc.schedule.sources import RunningCopy, ScheduledSource
+from coalloc.schedule.state import State
 
 __all__ = ["DROP_BELOW", "Aggressive"]
 

@@ -3,7 +3,8 @@
 from abc import ABC, abstractmethod
 from typing import ClassVar, Literal, NamedTuple
 
-from coalloc.schedule.state import RunningCopy, ScheduledSource, State
+from coalloc.schedule.sources import RunningCopy, ScheduledSource
+from coalloc.schedule.state import State
 
 __all__ = ["Choice", "Policy", "Race", "Role", "Steal", "Take"]
 

@@ -2,7 +2,8 @@
 
 from coalloc.schedule.policies.base import Choice, Policy, Shares, candidates, first_unassigned
 from coalloc.schedule.shares import cut, equal_shares
-from coalloc.schedule.state import ScheduledSource, State
+from coalloc.schedule.sources import ScheduledSource
+from coalloc.schedule.state import State
 
 __all__ = ["Brute"]
 

@@ -1,7 +1,8 @@
 """`conservative`: conservative load balancing (paper, section 3.2.3): k equal blocks, one at a time per server."""
 
 from coalloc.schedule.policies.base import Choice, Policy, Take
-from coalloc.schedule.state import ScheduledSource, State
+from coalloc.schedule.sources import ScheduledSource
+from coalloc.schedule.state import State
 
 __all__ = ["Conservative", "block_count"]
 

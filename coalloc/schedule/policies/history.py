@@ -6,7 +6,8 @@ B_i is the forecast rate of server i: in the paper a moving average of earlier t
 
 from coalloc.schedule.policies.base import Choice, Policy, Shares, candidates, first_unassigned
 from coalloc.schedule.shares import cut, proportional_shares
-from coalloc.schedule.state import ScheduledSource, State, median
+from coalloc.schedule.sources import ScheduledSource
+from coalloc.schedule.state import State, median
 
 __all__ = ["History"]
 

@@ -9,7 +9,8 @@ from math import inf
 
 from coalloc.schedule.policies.adaptive import Adaptive
 from coalloc.schedule.policies.base import Choice, Shares, Take, first_unassigned
-from coalloc.schedule.state import ScheduledSource, State
+from coalloc.schedule.sources import ScheduledSource
+from coalloc.schedule.state import State
 
 __all__ = ["InOrder"]
 

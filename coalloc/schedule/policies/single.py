@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from coalloc.schedule.policies.base import Choice, Policy, Role, Shares, candidates, first_unassigned
-from coalloc.schedule.state import ScheduledSource, State
+from coalloc.schedule.sources import ScheduledSource
+from coalloc.schedule.state import State
 
 __all__ = ["Single"]
 

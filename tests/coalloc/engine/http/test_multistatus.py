@@ -3,7 +3,8 @@
 import pytest
 
 from coalloc.engine.http import multistatus
-from coalloc.engine.http.multistatus import MAX_NAMESPACE, MAX_RESPONSE, MAX_TAG, Multistatus, Properties
+from coalloc.engine.http.multistatus import MAX_NAMESPACE, MAX_RESPONSE, Multistatus, Properties
+from coalloc.engine.listing_xml import MAX_TAG
 from coalloc.errors import ConnectionLost, LimitExceeded, Unsupported
 from coalloc.model.checksums import Checksum
 from coalloc.model.listings import Entry, Omission
