@@ -251,7 +251,6 @@ INSTEAD: dict[str, dict[str, str]] = {
         "1G": "256M",  # to save time
         "7002 &": "7002 & " + LISTENING.format(2),
         "seek=700000000": "seek=200000000",
-        "-aa -control": "-allow-root -anonymous-user root -anonymous-group root -aa -control",  # as the page says
         "coget $A $B -o second.bin": CTRL_C,
     },
 }

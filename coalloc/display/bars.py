@@ -1,6 +1,6 @@
 """Progress on a terminal: a bar for the file and a line for each source, redrawn in place."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import inf
 from typing import Generic, TextIO
 
@@ -17,7 +17,7 @@ from coalloc.display.terminal import console
 from coalloc.model.progress import Snapshot, SourceState, SourceView
 from coalloc.util import human
 
-__all__ = ["Bars", "Display", "draw", "headline", "total"]
+__all__ = ["GAP", "Bars", "Display", "Headline", "Total", "draw", "total"]
 
 REDRAW_SECONDS = 0.2
 NAME_COLUMNS, LEAST_NAME_COLUMNS = 30, 14
@@ -25,10 +25,13 @@ NAME_COLUMNS, LEAST_NAME_COLUMNS = 30, 14
 BAR_COLUMNS = 12
 """Least width of a source's bar."""
 GAP = 2
+"""Columns between two cells."""
 _COLUMNS = {"state": 10, "rate": 9, "bytes": 9, "share": 5}
 """Width of the columns between a source's name and its bar."""
-_LAYOUTS = (("state", "rate", "bytes", "share"), ("state", "rate", "share"), ("state", "rate"), ("state",))
+_LAYOUTS = (("state", "rate", "bytes", "share"), ("state", "rate", "share"), ("state", "rate"), ("state",), ())
 """These columns as shown, for ever narrower terminals."""
+_NUMBERS = ((0, 1, 2, 3), (0, 2, 3), (0, 3), (0,))
+"""Numbers beside a bar of the whole, by their places, as shown on ever narrower terminals."""
 
 _STYLES: dict[SourceState, str] = {
     "connecting": "dim",
@@ -59,7 +62,7 @@ class Display(Generic[V]):
         last, self._last = self._last, snapshot
         if last and last.name != snapshot.name:
             self._end(transient=True)
-            self._live.console.print(headline(last))
+            self._live.console.print(Headline(last))
         elif last and last.phase == snapshot.phase and snapshot.seconds - self._drawn_at < REDRAW_SECONDS:
             return
         self._live.start()
@@ -89,7 +92,7 @@ class Bars(Display[Snapshot]):
 
 def draw(snapshot: Snapshot) -> RenderableType:
     """Return the whole picture, the file first, because a screen with few lines cuts the last lines."""
-    parts: list[RenderableType] = [headline(snapshot), total(snapshot)]
+    parts: list[RenderableType] = [Headline(snapshot), total(snapshot)]
     if snapshot.sources:
         names = human.labels([source.url for source in snapshot.sources])
         parts.append(SourceLines(names, snapshot.sources))
@@ -112,33 +115,58 @@ def draw(snapshot: Snapshot) -> RenderableType:
     return Group(*parts)
 
 
-def headline(snapshot: View) -> RenderableType:
-    """Return a line with the name, the phase and the elapsed time."""
-    line = Table.grid(padding=(0, 2, 0, 0))
-    line.add_column(no_wrap=True, overflow="ellipsis", style="bold")
-    line.add_column(no_wrap=True)
-    line.add_column(no_wrap=True, style="dim")
-    line.add_row(human.one_line(snapshot.name), snapshot.phase, human.duration(snapshot.seconds))
-    return line
+class Headline:
+    """A line with the name, the phase and the elapsed time; on a narrow terminal, the name is cut."""
+
+    def __init__(self, snapshot: View) -> None:
+        self._name = human.one_line(snapshot.name)
+        self._phase = snapshot.phase
+        self._seconds = human.duration(snapshot.seconds)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        name = Text(self._name, style="bold")
+        rest = Text.assemble(self._phase, " " * GAP, (self._seconds, "dim"))
+        name.truncate(max(1, options.max_width - GAP - rest.cell_len), overflow="ellipsis")
+        line = Text.assemble(name, " " * GAP, rest)
+        line.truncate(options.max_width, overflow="ellipsis")
+        yield line
+
+
+class Total:
+    """A bar, and the numbers beside it; on a narrow terminal, some numbers are left out, the second one first.
+
+    :param done: completed part of `size`; if `size` is None or 0, the bar only shows that work is under way
+    """
+
+    def __init__(self, done: int, size: int | None, numbers: Sequence[str], seconds: float) -> None:
+        self._numbers = numbers if size else ()
+        self._bar = (
+            ProgressBar(total=size, completed=done)
+            if size
+            else ProgressBar(total=None, pulse=True, animation_time=seconds)
+        )
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        spare = options.max_width - BAR_COLUMNS
+        layouts = [[self._numbers[place] for place in each] for each in _NUMBERS] if self._numbers else [[]]
+        shown = next((each for each in layouts if sum(cell_len(text) + GAP for text in each) <= spare), layouts[-1])
+        line = Table.grid(padding=(0, GAP, 0, 0), expand=True)
+        line.add_column(ratio=1)
+        for text in shown:
+            line.add_column(justify="right", no_wrap=True, width=cell_len(text))
+        line.add_row(self._bar, *shown)
+        yield line
 
 
 def total(snapshot: View) -> RenderableType:
-    """Return a bar, and the numbers beside it."""
-    line = Table.grid(padding=(0, 2, 0, 0), expand=True)
-    line.add_column(ratio=1)
-    if not snapshot.size:
-        line.add_row(ProgressBar(total=None, pulse=True, animation_time=snapshot.seconds))
-        return line
-    for _ in range(4):
-        line.add_column(justify="right", no_wrap=True)
-    line.add_row(
-        ProgressBar(total=snapshot.size, completed=snapshot.done_bytes),
-        human.percent(snapshot.done_bytes, snapshot.size),
-        f"{human.size(snapshot.done_bytes)} of {human.size(snapshot.size)}",
+    """Return a bar of the bytes, and the numbers beside it."""
+    numbers = (
+        human.percent(snapshot.done_bytes, snapshot.size or 0),
+        f"{human.size(snapshot.done_bytes)} of {human.size(snapshot.size or 0)}",
         human.rate(snapshot.rate),
         "" if snapshot.eta_seconds is None else human.remaining(snapshot.eta_seconds),
     )
-    return line
+    return Total(snapshot.done_bytes, snapshot.size, numbers, snapshot.seconds)
 
 
 class SourceLines:

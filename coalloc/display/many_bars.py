@@ -3,11 +3,9 @@
 from typing import TextIO
 
 from rich.console import Group, RenderableType
-from rich.progress_bar import ProgressBar
-from rich.table import Table
 from rich.text import Text
 
-from coalloc.display.bars import Display, headline
+from coalloc.display.bars import Display, Headline, Total
 from coalloc.display.many_text import files
 from coalloc.download.many import ManyView
 from coalloc.util import human
@@ -27,7 +25,7 @@ class ManyBars(Display[ManyView]):
 
 def draw(view: ManyView) -> RenderableType:
     """Return the whole picture."""
-    parts: list[RenderableType] = [headline(view), _total(view)]
+    parts: list[RenderableType] = [Headline(view), _total(view)]
     parts += [_line(name, "dim") for name in view.current[:SHOWN]]
     if len(view.current) > SHOWN:
         parts.append(_line(f"and {len(view.current) - SHOWN} more", "dim"))
@@ -42,15 +40,10 @@ def _line(text: str, style: str) -> Text:
 
 def _total(view: ManyView) -> RenderableType:
     """Return a bar of the files, and the numbers beside it."""
-    line = Table.grid(padding=(0, 2, 0, 0), expand=True)
-    line.add_column(ratio=1)
-    for _ in range(4):
-        line.add_column(justify="right", no_wrap=True)
-    line.add_row(
-        ProgressBar(total=view.files, completed=view.files_done + view.files_failed),
+    numbers = (
         files(view),
         human.size(view.done_bytes),
         human.rate(view.rate),
         "" if view.eta_seconds is None else human.remaining(view.eta_seconds),
     )
-    return line
+    return Total(view.files_done + view.files_failed, view.files, numbers, view.seconds)

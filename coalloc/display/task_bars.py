@@ -5,7 +5,7 @@ from typing import TextIO
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from coalloc.display.bars import Display, headline, total
+from coalloc.display.bars import Display, Headline, total
 from coalloc.display.task_text import files, waits
 from coalloc.model.tasks import TaskView
 
@@ -21,7 +21,7 @@ class TaskBars(Display[TaskView]):
 
 def draw(task: TaskView) -> RenderableType:
     """Return the whole picture."""
-    parts: list[RenderableType] = [headline(task)]
+    parts: list[RenderableType] = [Headline(task)]
     if task.size or not task.over:
         parts.append(total(task))
     parts.append(Text(files(task), no_wrap=True, overflow="ellipsis"))

@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Iterable, Sequence
-from os import PathLike, fspath
+from os import PathLike, fsdecode, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, get_args
 from urllib.parse import urlsplit
@@ -85,7 +85,7 @@ class Request(NamedTuple):
     servers may get; None for the user's own, from the environment and from files.
     """
 
-    sources: Sequence[str] | str
+    sources: Sequence[str | PathLike[str]] | str | PathLike[str]
     output: str | PathLike[str] | None = None
     strategy: Strategy = "adaptive"
     blocks: int | None = None
@@ -120,8 +120,13 @@ class Request(NamedTuple):
 
     @property
     def named(self) -> tuple[str, ...]:
-        """The sources, also if only one was given as it is."""
-        return (self.sources,) if isinstance(self.sources, str) else tuple(self.sources)
+        """The sources, also if only one was given as it is.
+
+        :raises UsageError: if one is neither text nor a path
+        """
+        if isinstance(self.sources, Iterable) and not isinstance(self.sources, str):
+            return tuple(map(_source, self.sources))
+        return (_source(self.sources),)
 
     @property
     def path(self) -> Path | None:
@@ -184,6 +189,16 @@ class Request(NamedTuple):
         made = self.dialers or dialers(self.own, self.via, self.broker)
         shown = Credentials() if self.credentials is None else self.credentials
         return self._replace(dialers=made, admission=admission, credentials=shown)
+
+
+def _source(given: object) -> str:
+    """Return a source as text. :raises UsageError: if it is neither text nor a path"""
+    match given:
+        case str():
+            return given
+        case PathLike():
+            return fsdecode(given)
+    raise UsageError(f"{given!r} is not a source", "give a URL, a Metalink file or a name, as a str or a pathlib.Path")
 
 
 def several_files() -> UsageError:

@@ -90,13 +90,25 @@ def why_unsafe(name: str) -> str | None:
         return "is empty"
     if name.startswith("/") or re.match("[A-Za-z]:(/|$)", name):
         return "is absolute"
-    if UNPRINTABLE.search(name) or "\\" in name:
-        return "has a backslash or a control character"
+    if "\\" in name:
+        return "has a backslash"
+    if found := UNPRINTABLE.search(name):
+        return f"has {_kind(found[0])}"
     if not {"", ".", ".."}.isdisjoint(parts):
         return "has an empty, '.' or '..' component"
     if len(folders) > DEEPEST or len(name) > LONGEST:
         return f"has more than {DEEPEST} directories or {LONGEST} characters"
     return None
+
+
+def _kind(unprintable: str) -> str:
+    """Return what a character is that `UNPRINTABLE` finds, or a byte of no character."""
+    match unicodedata.category(unprintable):
+        case "Cs":
+            return "bytes that are not UTF-8"
+        case "Cf":
+            return "a character that changes the writing direction"
+    return "a control character"
 
 
 def why_hidden(name: str) -> str | None:

@@ -27,6 +27,14 @@ async def test_an_output_may_be_a_string(servers, tmp_path, monkeypatch, output,
     assert (tmp_path / name).read_bytes() == (servers[0].root / "x.root").read_bytes()
 
 
+@pytest.mark.parametrize("several", [False, True])
+async def test_a_metalink_may_be_a_path(servers, tmp_path, several):
+    document = tmp_path / "x.meta4"
+    document.write_text(await api.metalink(api.Request(servers[0].url("x.root"))))
+    await api.download(api.Request([document] if several else document, output=tmp_path / "here"))
+    assert (tmp_path / "here").read_bytes() == (servers[0].root / "x.root").read_bytes()
+
+
 async def test_a_list_makes_the_directory_that_a_string_names(servers, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     listed = api.read_list([servers[0].url("x.root")])
@@ -37,6 +45,8 @@ async def test_a_list_makes_the_directory_that_a_string_names(servers, tmp_path,
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
+        ({"sources": [3]}, "3 is not a source"),
+        ({"sources": None}, "None is not a source"),
         ({"output": b"x"}, "not a path"),
         ({"output": 7}, "not a path"),
         ({"output": ""}, "is empty"),
@@ -46,7 +56,7 @@ async def test_a_list_makes_the_directory_that_a_string_names(servers, tmp_path,
 )
 async def test_a_request_that_makes_no_sense_is_refused_with_a_reason(tmp_path, wrong, says):
     with pytest.raises(UsageError, match=says):
-        await api.download(api.Request("ftp://127.0.0.1:9/x", **wrong))
+        await api.download(api.Request(**{"sources": "ftp://127.0.0.1:9/x", **wrong}))
 
 
 async def test_an_error_says_whether_it_may_pass(servers, tmp_path):

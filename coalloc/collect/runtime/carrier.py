@@ -281,6 +281,11 @@ class Carrier:
 
     # Display
 
+    @property
+    def landed_bytes(self) -> int:
+        """Bytes that have come to the destination in this job, including those that came twice."""
+        return sum(each.meter.bytes for (_, sink), each in self._traffic.items() if sink == self._landing.label)
+
     def views(self) -> tuple[PairView, ...]:
         """Return the current state of the pairs."""
         now = self._loop.time()

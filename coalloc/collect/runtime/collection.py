@@ -233,7 +233,8 @@ class CollectJob:
         """Return the current state of the collect job."""
         now = self._loop.time()
         done = self._runner.done_bytes if self._runner else 0
-        self._meter.add(now, done - self._meter.bytes)
+        if self._carrier:
+            self._meter.add(now, self._carrier.landed_bytes - self._meter.bytes)
         rate = self._meter.rate(now)
         size = sum(item.size for item in self._items)
         left = size - done - self._there_bytes
@@ -273,7 +274,7 @@ class CollectJob:
             direct_seconds=choice.direct_seconds if choice else None,
             files=tuple(map(self._outcome, self._items)),
             pairs=carrier.reports(self._began) if carrier else (),
-            there_bytes=self._there_bytes,
+            there_bytes=self._there_bytes + self._field.landing.found_bytes,
             duplicate_bytes=method.ledger.duplicate_bytes if method else 0,
             mended_bytes=self._finisher.mended_bytes if self._finisher else 0,
             staged_bytes=carrier.staged_bytes if carrier else 0,

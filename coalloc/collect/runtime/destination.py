@@ -38,6 +38,8 @@ class Destination(ABC):
     def __init__(self) -> None:
         self.relayed: set[str] = set()
         """Files with bytes from a relay, in this run or an earlier one; each is added before its bytes arrive."""
+        self.found_bytes = 0
+        """Bytes of files begun in this run that earlier runs have stored."""
 
     @abstractmethod
     async def prepare(self, names: Sequence[str]) -> None:

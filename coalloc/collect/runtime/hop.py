@@ -36,7 +36,7 @@ class Hop:
         """Bytes that still have to be requested."""
         self.arrived = Intervals()
         self.counted = 0
-        """Number of bytes already counted by the carrier."""
+        """Number of bytes that the carrier has counted, or must not count."""
         self.requested = False
         self.failures = 0
         """Consecutive failures caused by this hop."""
@@ -73,6 +73,15 @@ class Hop:
             return
         self.arrived.add(start, end)
         self.failures = 0
+        self._on_change(self)
+
+    def found(self, start: int, end: int) -> None:
+        """Record that these bytes were stored before, and so are no traffic."""
+        if self.over:
+            return
+        before = self.arrived.total
+        self.arrived.add(start, end)
+        self.counted += self.arrived.total - before
         self._on_change(self)
 
     def returned(self, start: int, end: int, error: Exception | None) -> None:

@@ -193,6 +193,8 @@ class HopQueue:
             if self._waiting:
                 self._news.set()
 
+        for stored in channel.held(hop.sink_path, start, end):
+            hop.found(*stored)
         await channel.copy(hop.source_path, hop.sink_path, start, end, received)
 
     def _settle(self) -> SourceError | None:

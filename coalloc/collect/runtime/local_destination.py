@@ -74,6 +74,8 @@ class _Open:
         ]
         reused = self.partial.begin(item.size, known, [item.expected.algorithm] if item.expected else [])
         self.journal = Journal.create(self.partial.journal_path, earlier.header, reused, own=self.partial.directory)
+        self.found_bytes = sum(extent.end - extent.start for extent in reused)
+        """Bytes that earlier runs stored."""
         self.relayed = any(origins[extent.source].url == urls[-1] for extent in reused)
         """Whether some of the bytes stored by earlier runs were staged at relays."""
 
@@ -151,6 +153,7 @@ class LocalDestination(Destination):
     def _begin(self, item: CollectItem) -> None:
         opened = _Open(item, self._target(item), self._bounds, self._beside(item))
         self._open[item.name] = opened
+        self.found_bytes += opened.found_bytes
         if opened.relayed:
             self.relayed.add(item.name)
 

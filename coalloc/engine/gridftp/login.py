@@ -149,7 +149,7 @@ class GridFTPLogin:
             self.data.forget()  # it was requested before the protection was agreed on
 
     def _check_password(self, user: Reply, password: Reply) -> None:
-        if error := login_refusal(user, password, f"login to {self.control.where} as {self.address.user}"):
+        if error := login_refusal(user, password, self.control.where, self.address.user):
             raise error
 
     async def locate(self, path: str) -> Address:

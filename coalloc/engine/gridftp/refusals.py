@@ -34,6 +34,8 @@ DISK = (
 """File system errors by pattern, in the words of the C library and of Globus servers: error, remedy."""
 FULL = r"too many(?! levels)|\bbusy\b|maximum|\bmax \d|limit exceeded|overload"
 """Pattern for replies of servers with too many clients, which use 421, but also 425, 450 or 530."""
+ANONYMOUS = "anonymous"
+"""User of URLs that name none."""
 FORBIDDEN = r"permission|denied|not (allowed|permitted)|forbidden|not authori[sz]ed|read-only|GSSAPI"
 
 
@@ -63,12 +65,19 @@ def refusal(reply: Reply, thing: str) -> SourceError:
     return ServerSays(message, "read the server's message, or use another replica")
 
 
-def login_refusal(user: Reply, password: Reply, thing: str) -> SourceError | None:
-    """Return the error for the replies to USER and PASS; None if they mean that the user is logged in."""
+def login_refusal(user: Reply, password: Reply, where: str, name: str) -> SourceError | None:
+    """Return the error for the replies to USER and PASS; None if they mean that the user is logged in.
+
+    :param where: host and port
+    :param name: name of the user
+    """
     # A server that needs no password answers the pipelined PASS with 202 or an error.
     if user.code == 230 or (user.positive and password.code in (202, 230)):
         return None
-    return refusal(password if user.positive else user, thing)
+    error = refusal(password if user.positive else user, f"login to {where} as {name}")
+    if isinstance(error, LoginRefused) and name != ANONYMOUS:
+        error.remedy = "check the user and the password in the URL"
+    return error
 
 
 def _matches(pattern: str, reply: Reply) -> bool:

@@ -94,7 +94,7 @@ class TLSSecurity:
     async def check_login(self, control: ControlConnection, replies: Sequence[Reply]) -> None:
         """Check the replies to `login`."""
         user, password, _, private = replies
-        if error := login_refusal(user, password, f"login to {control.where} as {self._address.user}"):
+        if error := login_refusal(user, password, control.where, self._address.user):
             raise error
         if not 200 <= private.code < 300:
             said = f"{private.code} {private.text}"

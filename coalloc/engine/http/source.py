@@ -158,7 +158,9 @@ class HTTPSource(Source):
         else:
             raise await self._refusal(part)
         if size is None:
-            raise Unsupported(f"{self._shown}: the server does not state the size", "use another replica")
+            directory = sent_request(part).target.partition(b"?")[0].endswith(b"/")  # perhaps after a redirect
+            remedy = "add -r if it is a directory" if directory else "use another replica"
+            raise Unsupported(f"{self._shown}: the server does not state the size", remedy)
         return self._stat(size, part, ranged=part.status_code != 200 or size == 0)
 
     async def _refusal(self, answer: Answer) -> SourceError:

@@ -290,7 +290,11 @@ def test_a_killed_job_is_continued(tmp_path):
     assert done.returncode == 0, done.stderr
     assert found(tmp_path / "out") == {"x": content}
     assert 0 < again < len(content)
-    assert sum(pair["bytes"] for pair in json.loads(done.stdout)["pairs"]) == len(content)
+    report = json.loads(done.stdout)
+    (pair,) = report["pairs"]
+    assert report["there_bytes"] > 0
+    assert pair["bytes"] == len(content) - report["there_bytes"]
+    assert sum(part["bytes"] for part in pair["stretches"]) == pair["bytes"]
 
 
 async def test_a_file_of_unknown_content_is_fetched_and_compared(tmp_path):

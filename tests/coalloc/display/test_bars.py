@@ -12,8 +12,11 @@ import sys
 import termios
 
 import pytest
+from rich.cells import cell_len
 from rich.console import Console
 
+from coalloc.collect.values import CollectView, PairView
+from coalloc.display import collect_bars
 from coalloc.display.bars import Bars, draw
 from coalloc.display.terminal import console
 from tests.support.snapshots import report, snapshot, stream
@@ -24,7 +27,7 @@ ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 SHOW_CURSOR, HIDE_CURSOR, UP = "\x1b[?25h", "\x1b[?25l", "\x1b[1A"
 
 
-def picture(state, width=WIDTH):
+def picture(state, width=WIDTH, draw=draw):
     out = io.StringIO()
     Console(file=out, width=width, markup=False, highlight=False).print(draw(state))
     return out.getvalue().splitlines()
@@ -46,6 +49,40 @@ def test_the_bar_of_a_source_has_twelve_columns_or_more(width, columns):
     source = next(line for line in lines if "fetching" in line and "gridftp" in line)
     assert re.fullmatch(r"gridftp-door\S*…  fetching    +125 MB/s.* 100 %  ━+", source)
     assert source.count("━") == columns
+
+
+@pytest.mark.parametrize(
+    ("width", "numbers"),
+    [
+        (60, ("50 %", "5.00 GB of 10.0 GB", "125 MB/s", "40 s left")),
+        (40, ("50 %", "125 MB/s", "40 s left")),
+        (20, ("50 %",)),
+    ],
+)
+def test_a_narrow_terminal_gets_fewer_numbers_and_none_is_cut(width, numbers):
+    name = "数据集合の名前はとても長い名前です-run2024-final.root"
+    lines = picture(snapshot(0.5, 40.0, sources=2, name=name), width)
+    assert max(map(cell_len, lines)) <= width
+    assert re.fullmatch(r"数.*…  fetching  40 s", lines[0]) if width >= 40 else lines[0].startswith("数")
+    assert re.fullmatch("[━╸╺ ]{12,}" + "  ".join(map(re.escape, numbers)), lines[1])
+    assert re.fullmatch("gridf\\S*…  .*━{12}", lines[2])
+
+
+@pytest.mark.parametrize(("width", "numbers"), [(80, 3), (60, 3), (46, 2), (24, 0)])
+def test_a_narrow_terminal_cuts_no_number_of_a_collect_job(width, numbers):
+    pairs = (
+        PairView("ftp://127.0.0.1:30302", "ftp://127.0.0.1:30303", 49.7e6, 70_000_000, 5),
+        PairView("ftp://gridftp.data-transfer.example:30302", "here", 4e6, 6_000_000, 123),
+    )
+    view = CollectView("data", "collecting", 34.0, 10**9, 5 * 10**8, 5e7, 10.0, 3, 1, pairs)
+    lines = picture(view, width, draw=collect_bars.draw)
+    assert max(map(len, lines)) <= width
+    for line, *shown in (
+        (lines[3], "49.7 MB/s", "70.0 MB", "5 pieces"),
+        (lines[4], "4.00 MB/s", "6.00 MB", "123 pieces"),
+    ):
+        assert re.split(" {2,}", line.strip())[1:] == shown[:numbers]
+    assert lines[3].startswith("127.0.0.1:30302 -> 1")
 
 
 def test_short_names_leave_the_bar_more_columns():

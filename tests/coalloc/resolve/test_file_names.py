@@ -84,6 +84,20 @@ def test_unsafe_names(name):
 
 
 @pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("a\nb", "a control character"),
+        ("a\u2028b", "a control character"),
+        ("a\u202eb", "a character that changes the writing direction"),
+        ("a\udce9b", "bytes that are not UTF-8"),
+        ("a\\b", "a backslash"),
+    ],
+)
+def test_the_reason_names_the_kind_of_character(name, reason):
+    assert file_names.why_unsafe(name) == f"has {reason}"
+
+
+@pytest.mark.parametrize(
     "name",
     ["x", "a/b/c", "..x", "x..", "a:b", ".hidden", "ünï cödé", "x.coget", "x.coget/journal", "-x", "a/" * 100 + "x"],
 )

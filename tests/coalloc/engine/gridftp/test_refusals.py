@@ -4,7 +4,7 @@ import pytest
 
 from coalloc.engine.globus_url_copy import URLCopySource
 from coalloc.engine.gridftp import GridFTPSource
-from coalloc.engine.gridftp.refusals import refusal
+from coalloc.engine.gridftp.refusals import login_refusal, refusal
 from coalloc.engine.gridftp.replies import Reply
 from coalloc.errors import (
     AlreadyThere,
@@ -59,6 +59,15 @@ def test_a_server_that_is_full(code, text):
 )
 def test_other_refusals(code, text, kind):
     assert type(refusal(Reply(code, (text,)), "ftp://host/x")) is kind
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"), [("anonymous", "give user and password"), ("ann", "check the user and the password")]
+)
+def test_a_refused_login_with_and_without_a_name(name, remedy):
+    error = login_refusal(Reply(331, ("Password?",)), Reply(530, ("Login incorrect.",)), "host:21", name)
+    assert f"login to host:21 as {name}" in error.message
+    assert error.remedy.startswith(remedy)
 
 
 @pytest.mark.parametrize("engine", [GridFTPSource, URLCopySource])

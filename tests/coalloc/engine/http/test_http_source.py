@@ -208,6 +208,14 @@ async def test_a_file_that_vanished(start_nginx, content, tmp_path):
             await collect(source, 0, 10)
 
 
+@pytest.mark.parametrize("slash", ["", "/"])
+async def test_the_page_of_a_directory_is_not_a_file(start_nginx, tmp_path, slash):
+    (tmp_path / "export/folder").mkdir(parents=True)
+    error = await failure(source_of(start_nginx(more="autoindex on;"), f"folder{slash}"))
+    assert isinstance(error, Unsupported)
+    assert error.remedy == "add -r if it is a directory"
+
+
 async def test_tls_is_verified(start_nginx, content, grid, monkeypatch):
     server = start_nginx(certificate=(grid.localhost.certificate, grid.localhost.key))
     monkeypatch.delenv("SSL_CERT_FILE", raising=False)
