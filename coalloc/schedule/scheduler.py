@@ -155,6 +155,7 @@ class Scheduler:
         source = self.state.sources[event.source]
         if source.status not in ("connecting", "waiting"):
             raise self._illegal(f"source {source.index} is ready but was {source.status}")
+        self._first_ready = event.at if self._first_ready is None else self._first_ready
         if source.status == "waiting":
             source.reason = None
             if self._connections.full:  # a spare source replaced it
@@ -164,7 +165,6 @@ class Scheduler:
         source.widening.rtt = event.rtt
         source.status, source.idle_at, source.wanted = "idle", event.at, False
         source.ready_at = event.at if source.ready_at is None else source.ready_at
-        self._first_ready = event.at if self._first_ready is None else self._first_ready
         if not self._connections.can_take_part(source):
             self._copies.hand_back(source, event.at)
             self._connections.set_spare(source)

@@ -69,6 +69,15 @@ def _as_the_kernel_writes(address: str) -> str:
 
 
 def connections(port: int) -> int:
-    """Return the number of this machine's open client connections to `port`; see proc(5), /proc/net/tcp."""
+    """Return the number of this machine's client connections to `port` that are open at one moment.
+
+    The kernel's list is no picture of a moment: while it is read, a connection may close and another one open. So it
+    is read twice, and only connections that are in both lists count.
+    """
+    return len(_clients(port) & _clients(port))
+
+
+def _clients(port: int) -> set[str]:
+    """Return the inodes of sockets that are connected to `port`; see proc(5), /proc/net/tcp."""
     rows = [line.split() for name in ("tcp", "tcp6") for line in Path(f"/proc/net/{name}").read_text().splitlines()[1:]]
-    return sum(row[3] == ESTABLISHED and row[2].endswith(f":{port:04X}") for row in rows)
+    return {row[9] for row in rows if row[3] == ESTABLISHED and row[2].endswith(f":{port:04X}")}

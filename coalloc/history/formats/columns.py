@@ -7,6 +7,7 @@ slow, failed, corrupt). Times are seconds since the epoch, or ISO 8601; without 
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import cast
 
 from coalloc.history.formats.log import ChangedValue, TransferLog, gather, named, others_under_way
@@ -31,6 +32,8 @@ READ = frozenset(NEEDED) | {
     "outcome",
 }
 """Columns that are read."""
+LARGE = 1e20
+"""More bytes than any file has; the digits of larger numbers are not needed."""
 OUTCOMES = ("ok", "slow", "failed", "corrupt")
 DIRECTIONS = ("read", "write")
 
@@ -78,17 +81,18 @@ def _transfer(row: Mapping[str, str]) -> Observation:
 def _whole(text: str) -> int:
     """Parse a whole number without losing digits.
 
-    >>> _whole("9007199254740993"), _whole("1e9"), _whole("5.0")
-    (9007199254740993, 1000000000, 5)
+    >>> _whole("9007199254740993"), _whole("1e9"), _whole("4.9885858065465981e+16")
+    (9007199254740993, 1000000000, 49885858065465981)
 
     :raises ValueError: when the text is not a whole number
     """
     number = count(text)
     if number is None:
         value = float(text)
-        if not value.is_integer():
+        exact = Decimal(text) if abs(value) < LARGE else value
+        if not value.is_integer() or int(exact) != exact:
             raise ValueError(f"{text!r} is not a whole number")
-        number = int(value)
+        number = int(exact)
     return number
 
 
