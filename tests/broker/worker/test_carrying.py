@@ -397,7 +397,7 @@ async def test_a_collection_has_no_more_lanes_than_it_may(world):
             waits |= {(await world.task(number)).waits for number in numbers}
             await asyncio.sleep(0.05)
     assert most == 1
-    assert any("has 1 running transfers, which is its limit" in why for why in waits)
+    assert any(why == "sink has 1 running transfer, which is its limit" for why in waits)
 
 
 async def test_items_of_one_task_do_not_delete_each_others_files(world):
