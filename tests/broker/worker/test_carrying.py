@@ -263,9 +263,11 @@ async def test_a_dataset_comes_from_all_servers_that_have_it(world, tmp_path, to
     assert ((world.sink.root if to == "sink" else world.local) / "in" / "1.root").read_bytes() == content
 
 
-async def test_copies_of_tasks_are_recorded_as_transfers(world):
-    write(world.source.root, {"a": 20_000_000})
-    await world.done("TRANSFER", [Item(source="/a", destination="/a")])
+@pytest.mark.parametrize("to", ["sink", "local"])
+async def test_copies_of_tasks_are_recorded_as_transfers(world, to):
+    write(world.source.root, {"a": 20_000_000, "small": 1000})
+    for name in ("small", "a"):
+        await world.done("TRANSFER", [Item(source=f"/{name}", destination=f"/{name}")], to=to)
     async with asyncio.timeout(PATIENCE):
         while not (known := await world.factory.transfers.listed({}, None, 10, ANN)):  # noqa: ASYNC110 - a table changes
             await asyncio.sleep(0.05)
