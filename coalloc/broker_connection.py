@@ -163,6 +163,15 @@ class BrokerConnection:
                 if len(rest) > LONGEST:
                     raise self.nonsense(ValueError("an event does not end"))
 
+    @property
+    def _token_remedy(self) -> str:
+        """Return where this user's token for the broker is expected."""
+        url = self.access.url
+        return (
+            f"name the broker in COGET_BROKER ({url}) and its token in COGET_BROKER_TOKEN, or write the token into "
+            f"~/.config/coget/tokens.toml after {urlsplit(url).netloc}"
+        )
+
     def _event(self, fields: Mapping[str, str]) -> ServerEvent:
         try:
             return ServerEvent(fields.get("event", "message"), fields.get("id", ""), document(fields["data"]))
@@ -182,6 +191,8 @@ class BrokerConnection:
             error.answer = said
         except NONSENSE:
             raise self.nonsense(ValueError(f"{answer.status_code} {answer.reason_phrase}")) from None
+        if answer.status_code == 401 and not self.access.token:
+            raise NotAllowed(error.message, self._token_remedy)
         if answer.status_code in (401, 403):
             raise NotAllowed(error.message, error.remedy)
         if answer.status_code in (400, 404, 409, 413, 422):

@@ -116,6 +116,8 @@ class CoallocError(Exception):
     status = 1
     code = "error"
     _passes = False
+    causes: "tuple[SourceError, ...]" = ()
+    """The errors of all sources, if none of them could be used."""
 
     def __init__(self, message: str, remedy: str = "", reasons: Sequence[str] = ()) -> None:
         self.message = "\n  ".join(map(one_line, (message, *reasons)))

@@ -93,6 +93,13 @@ class CollectionStore:
         rows = await self._connection.execute(select(shares).where(shares.c.collection_id.in_(list(numbers))))
         return {row.collection_id: row.host_id for row in rows}
 
+    async def names(self, numbers: Some[str]) -> dict[str, str]:
+        """Return the names of these collections, by id."""
+        rows = await self._connection.execute(
+            select(collections.c.id, collections.c.name).where(collections.c.id.in_(list(numbers)))
+        )
+        return {row.id: row.name for row in rows}
+
     async def share(self, guest: Collection, host: UUID, folder: str) -> None:
         """Add a guest collection for a directory of a collection.
 

@@ -60,8 +60,8 @@ def _rules(column: ColumnElement[Any]) -> Select[Any]:
 
 def _held_end() -> ColumnElement[Any]:
     """Return the task's own collection that a rule holds: not its host, which owners of guests may not see."""
-    reads = and_(_covers(tasks.c.source), _pauses("task_transfer_read"))
-    return case((and_(tasks.c.kind == "TRANSFER", ~reads), tasks.c.destination), else_=tasks.c.source)
+    reads = and_(_covers(tasks.c.source), _pauses("task_transfer_read"))  # NULL rather than false without a host
+    return case((reads, tasks.c.source), else_=func.coalesce(tasks.c.destination, tasks.c.source))
 
 
 def _covers(collection: ColumnElement[Any]) -> ColumnElement[bool]:

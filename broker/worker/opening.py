@@ -92,7 +92,8 @@ class LaneOpener:
             open_lanes = await lanes.open()
             pairs = [*(lane.pair for lane in open_lanes), *(turn.pair for turn in turns)]
             hosts = await stored.hosts(ends | {end for pair in pairs for end in pair if end})
-            choice = choose(candidates, open_lanes, await lanes.caps(ends), tuned, turns, hosts)
+            caps, names = await lanes.caps(ends), await stored.names(ends)
+            choice = choose(candidates, open_lanes, caps, tuned, turns, hosts, names)
             waits.update(choice.waits)
             if choice.candidate or not choice.content:
                 return choice._replace(waits=waits), tuned

@@ -23,7 +23,7 @@ from coalloc.model.progress import Snapshot
 from coalloc.model.reports import Results, SourceReport, TransferReport
 from coalloc.util.intervals import Intervals
 
-__all__ = ["ArrivingBytes", "Move", "TransferDecision", "of_batch", "of_sources"]
+__all__ = ["NETWORK_BOUND", "ArrivingBytes", "Move", "TransferDecision", "of_batch", "of_sources"]
 
 TEXTS = ("url", "error", "rationale", "reason")
 """Fields of a decision that may contain a file's location."""

@@ -149,7 +149,16 @@ def _contradict(before: Iterable[Checksum], now: Iterable[Checksum]) -> bool:
 
 
 def unusable(urls: Sequence[str], errors: Mapping[int, SourceError]) -> CoallocError:
-    """Return the error to show if no source is usable at the start."""
+    """Return the error to show if no source is usable at the start; `causes` are the sources' own errors."""
+    for error in errors.values():
+        error.blame_source()
+    found = _summed(urls, errors)
+    if not isinstance(found, SourceError):
+        found.causes = tuple(errors.values())
+    return found
+
+
+def _summed(urls: Sequence[str], errors: Mapping[int, SourceError]) -> CoallocError:
     kind: type[CoallocError] = NoAnswer if any(error.transient for error in errors.values()) else NothingToFetchFrom
     if len(errors) == 1:
         (error,) = errors.values()

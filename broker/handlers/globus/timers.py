@@ -61,7 +61,8 @@ async def change(
 @router.delete("/jobs/{job_id}")
 async def delete(job_id: UUID, caller: TimerReader, services: Services) -> Document:
     """Delete a timer; tasks that it submitted continue."""
-    return documented(await services.timers.remove(caller, job_id), running=False) | {"status": "deleted"}
+    removed = documented(await services.timers.remove(caller, job_id), running=False)
+    return removed | {"status": "deleted", "activity": None, "next_run": None}
 
 
 @router.post("/jobs/{job_id}/pause")

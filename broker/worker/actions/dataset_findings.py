@@ -94,5 +94,6 @@ class DatasetFindings:
     async def _report(self, work: Work, dataset: str, url: str, reason: str, recorder: Recorder) -> None:
         found = BadReplica(dataset=dataset, url=url, reason=f"{reason[:300]} (task {work.task_id})")
         replica = await self._reports.report(self._owner, found, self._role)
-        details = f"{dataset} at {replica.endpoint}: {reason}; the replica is now {replica.state}"
+        becomes = "stays" if replica.state == "AVAILABLE" else "is now"  # it stays as a curator stated it
+        details = f"{dataset} at {replica.endpoint}: {reason}; the replica {becomes} {replica.state}"
         recorder.note(work.task_id, Event(time.time(), "BAD_REPLICA", True, "a replica has wrong bytes", details))

@@ -19,7 +19,7 @@ from broker.worker.policy.faults import Unverifiable, VerificationDemand
 from broker.worker.rate_limits import RateLimits
 from broker.worker.recorder import Recorder
 from broker.worker.temporary_names import earlier, folder, folders, temporary
-from broker.worker.transfer_records import ArrivingBytes, TransferDecision
+from broker.worker.transfer_records import NETWORK_BOUND, ArrivingBytes, TransferDecision, of_sources
 from coalloc.api import Credentials, Leads, Request, discard, download
 from coalloc.errors import IsDirectory, NoSuchFile, SinkError
 from coalloc.model.forecasts import Estimate
@@ -128,6 +128,9 @@ class Downloading:
                 raise
             deciding.came(report)
         await self._findings.of_success(work, dataset, report, recorder)
+        if dataset or report.size >= NETWORK_BOUND:  # thousands of small files would say nothing about the network
+            owner, site = self._owner_and_site
+            recorder.observe(owner, of_sources(work, site, deciding.began, report.sources))
         if work.details.compare and report.there:
             return WorkResult(work, "succeeded", counts={"files_skipped": 1, "bytes": -work.size})
         arriving.whole(report.size)

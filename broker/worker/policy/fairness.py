@@ -33,6 +33,7 @@ def choose(
     tuned: Mapping[CollectionPair, int],
     turns: Sequence[LaneTurn] = (),
     hosts: Mapping[str, str] = MappingProxyType({}),
+    names: Mapping[str, str] = MappingProxyType({}),
 ) -> LaneChoice:
     """Choose the task to open a lane for.
 
@@ -40,6 +41,7 @@ def choose(
     :param tuned: highest number of lanes of each pair of collections
     :param turns: last turns of the candidates' owners; an owner without one comes first
     :param hosts: hosts of guest collections, whose limits count the lanes of their guests, too
+    :param names: names of collections, for the reasons
     """
     by_pair = Counter(lane.pair for lane in lanes)
     by_collection = Counter(end for lane in lanes for end in set(_limited(lane.pair, hosts)))
@@ -47,7 +49,7 @@ def choose(
     waits: dict[str, str] = {}
     content: set[str] = set()
     for each in _in_order(candidates, lanes, _scarce(by_collection, caps), turns, hosts):
-        full = _full({end: hosts.get(end, end) for end in each.pair if end}, by_collection, caps)
+        full = _full({end: hosts.get(end, end) for end in each.pair if end}, by_collection, caps, names)
         requested_lanes = each.options.perf_cc
         if full:
             waits[each.task] = full
@@ -107,7 +109,9 @@ def _scarce(lanes: Mapping[str, int], caps: Mapping[str, int | None]) -> frozens
     return frozenset(end for end, cap in caps.items() if cap is not None and lanes.get(end, 0) + 1 >= cap)
 
 
-def _full(ends: Mapping[str, str], lanes: Mapping[str, int], caps: Mapping[str, int | None]) -> str:
+def _full(
+    ends: Mapping[str, str], lanes: Mapping[str, int], caps: Mapping[str, int | None], names: Mapping[str, str]
+) -> str:
     """Return the reason why a task's collections allow no further lane; an empty string if they allow one.
 
     :param ends: the task's collections, each with the one whose limit applies: itself, or its host
@@ -115,5 +119,5 @@ def _full(ends: Mapping[str, str], lanes: Mapping[str, int], caps: Mapping[str, 
     for end, limited in ends.items():
         cap = caps.get(limited)
         if cap is not None and lanes.get(limited, 0) >= cap:
-            return f"collection {end} has {cap} running transfers, which is its limit"
+            return f"{names.get(end, end)} has {cap} running transfer{'' if cap == 1 else 's'}, which is its limit"
     return ""

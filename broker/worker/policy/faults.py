@@ -69,9 +69,12 @@ CODES: tuple[tuple[type[errors.CoallocError], TaskFault], ...] = (
 
 
 def fault(error: Exception) -> TaskFault:
-    """Return the fault of an error."""
+    """Return the fault of an error; if all sources failed, that of a source which may work again."""
     if isinstance(error, Unavailable):
         return TaskFault("INTERNAL_ERROR", False)
+    if isinstance(error, errors.CoallocError) and error.causes:
+        faults = [fault(each) for each in error.causes]
+        return next((each for each in faults if not each.lasting), faults[0])
     for kind, known in CODES:
         if isinstance(error, kind):
             return known

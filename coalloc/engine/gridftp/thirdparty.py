@@ -293,7 +293,14 @@ async def _open(
     address = parse_server(url)
     address.refuse_tls()
     security = security_for(address, options, proxy, modes)
-    return await kind.open(address, options, security, lambda _: None, pipelined=True)
+    try:
+        return await kind.open(address, options, security, lambda _: None, pipelined=True)
+    except SourceError as error:
+        if kind is _Source:
+            error.blame_source()
+        else:
+            error.blame_destination()
+        raise
 
 
 async def _introduce(source: _Source, sink: _Sink) -> "DepotPort | None":

@@ -295,6 +295,7 @@ def test_a_token_goes_to_its_broker_only(broker, known, tmp_path):
     assert (both.returncode, "are both set" in both.stderr, "secret" in both.stderr) == (2, True, False)
     elsewhere = coget(["search", "--broker", broker.url.replace("127.0.0.1", "localhost")], tmp_path, **where)
     assert (elsewhere.returncode, "no token was sent" in elsewhere.stderr) == (7, True)
+    assert f"tokens.toml after localhost:{broker.url.rpartition(':')[2]}" in elsewhere.stderr
     clear = coget(["search"], tmp_path, COGET_BROKER="http://broker.example", COGET_BROKER_TOKEN="secret")
     assert (clear.returncode, "unencrypted" in clear.stderr, "secret" in clear.stderr) == (2, True, False)
     none = coget(["search"], tmp_path)

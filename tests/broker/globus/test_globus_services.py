@@ -168,3 +168,5 @@ def _timers_outlive_the_broker(users: Users, folder: Path) -> None:
         assert "Paused, awaiting user action" in users.ann.cli("timer", "show", number).stdout
         assert "Successfully resumed" in users.ann.cli("timer", "resume", number).stdout
         wait_until(lambda: (users.arrived / "from-cli").exists())
+        deleted = users.ann.cli("timer", "delete", number).stdout
+        assert "This timer is no longer active" in deleted

@@ -263,9 +263,11 @@ async def test_a_dataset_comes_from_all_servers_that_have_it(world, tmp_path, to
     assert ((world.sink.root if to == "sink" else world.local) / "in" / "1.root").read_bytes() == content
 
 
-async def test_copies_of_tasks_are_recorded_as_transfers(world):
-    write(world.source.root, {"a": 20_000_000})
-    await world.done("TRANSFER", [Item(source="/a", destination="/a")])
+@pytest.mark.parametrize("to", ["sink", "local"])
+async def test_copies_of_tasks_are_recorded_as_transfers(world, to):
+    write(world.source.root, {"a": 20_000_000, "small": 1000})
+    for name in ("small", "a"):
+        await world.done("TRANSFER", [Item(source=f"/{name}", destination=f"/{name}")], to=to)
     async with asyncio.timeout(PATIENCE):
         while not (known := await world.factory.transfers.listed({}, None, 10, ANN)):  # noqa: ASYNC110 - a table changes
             await asyncio.sleep(0.05)
@@ -397,7 +399,7 @@ async def test_a_collection_has_no_more_lanes_than_it_may(world):
             waits |= {(await world.task(number)).waits for number in numbers}
             await asyncio.sleep(0.05)
     assert most == 1
-    assert any("has 1 running transfers, which is its limit" in why for why in waits)
+    assert any(why == "sink has 1 running transfer, which is its limit" for why in waits)
 
 
 async def test_items_of_one_task_do_not_delete_each_others_files(world):

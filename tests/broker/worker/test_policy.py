@@ -82,15 +82,15 @@ def test_a_full_collection_delays_only_its_own_tasks_and_gives_the_reason():
     lanes = [OpenLane("1", "ann", HERE)]
     choice = choose([candidate("1"), candidate("2", "ann", THERE)], lanes, {**CAPS, "b": 1}, TUNED)
     assert choice.candidate.task == "2"
-    choice = choose([candidate("1")], lanes, {**CAPS, "b": 1}, TUNED)
-    assert choice.waits == {"1": "collection b has 1 running transfers, which is its limit"}
+    choice = choose([candidate("1")], lanes, {**CAPS, "b": 1}, TUNED, names={"b": "tape"})
+    assert choice.waits == {"1": "tape has 1 running transfer, which is its limit"}
 
 
 def test_a_guest_collection_counts_for_the_limit_of_its_host():
     lanes, shared = [OpenLane("1", "ann", HERE)], CollectionPair("guest", "d")
     tuned = {**TUNED, shared: 2}
     choice = choose([candidate("2", "bob", shared)], lanes, {**CAPS, "a": 1}, tuned, hosts={"guest": "a"})
-    assert choice.waits == {"2": "collection guest has 1 running transfers, which is its limit"}
+    assert choice.waits == {"2": "guest has 1 running transfer, which is its limit"}
     lanes = [OpenLane("2", "bob", shared)]
     assert choose([candidate("1")], lanes, {**CAPS, "a": 1}, tuned, hosts={"guest": "a"}).candidate is None
 

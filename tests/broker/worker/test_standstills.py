@@ -1,10 +1,11 @@
 """A task whose source refuses the login: it says so, since when, and goes on when the login works again."""
 
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
 
-from broker.models.catalogue import Endpoint
+from broker.models.catalogue import CatalogueReplica, Dataset, Endpoint
 from broker.models.submissions import TaskRecord
 from broker.models.tasks import Item
 from tests.broker.worlds import Server, Servers, World, working, world_at, write
@@ -31,6 +32,25 @@ async def test_a_source_that_refuses_the_login_is_named_until_it_lets_in_again(
             assert "renew the credential" in found.remedy
             await move(world, world.source, world.source.port)
             assert (await world.over(number)).status == "SUCCEEDED"
+
+
+@pytest.mark.parametrize("to", ["sink", "local"])
+async def test_a_dataset_whose_servers_all_refuse_the_login_waits_for_one_of_them(
+    servers: Servers, database: str, tmp_path: Path, to: str
+) -> None:
+    async with world_at(servers, database, tmp_path) as world, AsyncExitStack() as stack:
+        await world.factory.catalogue.put("root", Dataset(name="cms:a", size=10))
+        for name in ("one", "two"):
+            url = await stack.enter_async_context(ftp_server(PASS=b"530 Login incorrect.\r\n"))
+            where = {"scheme": "ftp", "host": "127.0.0.1", "port": int(url.split(":")[2].partition("/")[0])}
+            await world.factory.places.put_endpoint("root", Endpoint(name=name, site="here", prefix="/", **where))
+            await world.factory.catalogue.put_replica("root", CatalogueReplica(dataset="cms:a", endpoint=name))
+        async with working(world):
+            item = Item(source="/cms/a", destination="/a")
+            number = await world.submit("TRANSFER", [item], to, "catalogue")
+            await until(lambda: refused(world, number))
+            task = await world.task(number)
+            assert (task.status, task.error_side) == ("ACTIVE", "source")
 
 
 async def refused(world: World, number: str) -> bool:

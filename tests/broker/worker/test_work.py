@@ -370,10 +370,7 @@ async def test_a_paused_task_waits_and_goes_on(opened):
 
 async def test_a_task_that_a_pause_rule_holds_says_so_at_once_and_goes_on_when_it_is_lifted(opened):
     """Rules for other users, and for other operations, hold nothing."""
-    async with opened.write() as connection:
-        for number, name in ((SITE, "tape"), (SINK, "disk")):
-            place = NewCollection(name=name, kind="local", base=f"/{name}/")
-            await CollectionStore(connection).put(number, "root", place, 0.0)
+    await add_collections(opened)
     news, performer = Announcements[[str]](), Ready()
     tasks, rules = Tasks(opened, news), PauseRules(opened, news)
     kept = [
@@ -397,6 +394,22 @@ async def test_a_task_that_a_pause_rule_holds_says_so_at_once_and_goes_on_when_i
         await rules.put("root", pause_rule(SITE, "again", "task_transfer_read"))
         assert (await state(tasks, endless))[:3] == (True, "PAUSED", "PAUSED_BY_RULE")  # before any worker heard of it
         await until(lambda: no_lanes(opened))
+
+
+async def test_a_rule_for_all_operations_names_the_collection_that_it_holds(opened):
+    await add_collections(opened)
+    news = Announcements[[str]]()
+    tasks, rules = Tasks(opened, news), PauseRules(opened, news)
+    number, _ = await tasks.submit(task("/a"))
+    await rules.put("root", pause_rule(SINK, "moved", "task_transfer_read", "task_transfer_write", "task_delete"))
+    assert (await tasks.one(ROOT, number)).rule_collection == str(SINK)
+
+
+async def add_collections(opened: Database) -> None:
+    async with opened.write() as connection:
+        for number, name in ((SITE, "tape"), (SINK, "disk")):
+            place = NewCollection(name=name, kind="local", base=f"/{name}/")
+            await CollectionStore(connection).put(number, "root", place, 0.0)
 
 
 def pause_rule(collection: UUID, message: str, *operations: str, subject: str | None = None) -> PauseRule:

@@ -12,6 +12,7 @@ from coalloc import api
 from coalloc.errors import (
     ConnectionLost,
     IsDirectory,
+    LoginRefused,
     NoSpace,
     NoSuchFile,
     PermissionRefused,
@@ -61,6 +62,14 @@ async def until(condition):
 
 def begun(path: Path):
     return lambda: path.exists() and path.stat().st_size > 0
+
+
+@pytest.mark.parametrize("refusing", ["source", "sink"])
+async def test_the_server_that_refuses_the_login_is_named(start_gridftp, tmp_path, refusing):
+    ends = [start_gridftp(tmp_path / end, anonymous=end != refusing) for end in ("source", "sink")]
+    with pytest.raises(LoginRefused) as caught:
+        await third_party(ends)
+    assert (caught.value.at_source, caught.value.at_destination) == (refusing == "source", refusing == "sink")
 
 
 @pytest.mark.parametrize("streams", [1, 4])
