@@ -128,6 +128,13 @@ class Ledger:
         self.staged[drop.host].remove(drop.piece)
         self._occupy(drop.host, drop.piece, -1)
 
+    def give_up(self, file: str) -> None:
+        """Count a file as delivered, as it cannot be had."""
+        for to in self.files[file].destinations:
+            self._delivered[file, to].add(0, self.files[file].size)
+            self._touched.add((file, to))
+            self._open.discard((file, to))
+
     def gone(self, host: str) -> list[Send]:
         """Remove a lost host with its staged pieces and its hops; return the hops."""
         self._dead.add(host)

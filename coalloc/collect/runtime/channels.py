@@ -51,6 +51,10 @@ class Channel(ABC):
     def queues(self) -> bool:
         """Return whether pieces follow each other on one connection, so that many can be requested ahead."""
 
+    def held(self, sink: str, start: int, end: int) -> list[tuple[int, int]]:
+        """Return the parts of a range that the sink has from an earlier attempt; `copy` does not copy them again."""
+        return []
+
     @abstractmethod
     async def copy(self, source: str, sink: str, start: int, end: int, received: StoredCallback) -> None:
         """Copy bytes [start, end) to the same offset of another file; an empty range copies an empty file.
@@ -116,10 +120,11 @@ class Inward(Channel):
     def usable(self) -> bool:
         return True
 
+    def held(self, sink: str, start: int, end: int) -> list[tuple[int, int]]:
+        return self._here.held(sink, start, end)
+
     async def copy(self, source: str, sink: str, start: int, end: int, received: StoredCallback) -> None:
         missing = self._here.missing(sink, start, end)
-        for at, until in self._here.held(sink, start, end):
-            received(at, until)  # stored by an earlier run
 
         def deliver(start: int, end: int, data: memoryview | None) -> None:
             assert data is not None, "these channels end at this machine"

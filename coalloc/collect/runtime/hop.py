@@ -72,13 +72,13 @@ class Hop:
         if self.over:
             return
         self.arrived.add(start, end)
-        self.failures = 0
         self._on_change(self)
 
     def returned(self, start: int, end: int, error: Exception | None) -> None:
         """Record that a taken range is no longer in flight; after an error, its missing bytes are requested again."""
         self._flying -= 1
         if error is None:
+            self.failures = 0
             self.arrived.add(start, end)
         for gap in self.arrived.gaps(start, end):
             self.left.add(*gap)

@@ -24,7 +24,7 @@ from coalloc.errors import (
     UnknownHost,
     Unreachable,
 )
-from coalloc.schedule.pauses import pause_seconds
+from coalloc.schedule.pauses import USEFUL, pause_seconds
 
 __all__ = ["HopQueue"]
 
@@ -38,7 +38,7 @@ AHEAD = 2
 FLYING = 32
 """Maximum number of copies in flight, however short."""
 TRIES = 4
-"""Consecutive failures without progress after which the owner of the queue has to decide."""
+"""Consecutive failures without useful progress after which the owner of the queue has to decide."""
 
 LOST = ConnectionLost, Stalled, Unreachable, UnknownHost, ServerBusy, NoFreeConnection
 """Errors that are unrelated to the piece being copied."""
@@ -72,6 +72,8 @@ class HopQueue:
         self._news = asyncio.Event()
         self._slice = FIRST
         self._failures = 0
+        self._moved = 0
+        """Bytes since the last failure; a few do not count as progress, as a server may send some in each answer."""
         self._tries = TRIES
         self._suspended = False
         self._ended = False
@@ -186,9 +188,13 @@ class HopQueue:
 
     async def _copy(self, channel: Channel, hop: Hop, start: int, end: int) -> None:
         await hop.prepare()
+        for part in channel.held(hop.sink_path, start, end):
+            hop.received(*part)
 
         def received(start: int, end: int) -> None:
-            self._failures, self._tries = 0, TRIES
+            self._moved += end - start
+            if self._moved >= USEFUL:
+                self._forget_failures()
             hop.received(start, end)
             if self._waiting:
                 self._news.set()
@@ -210,6 +216,8 @@ class HopQueue:
                 errors.append(error)
             hop.returned(start, end, error)
             copied += 0 if error else end - start
+            if error is None:
+                self._forget_failures()
             if isinstance(error, SourceError) and not isinstance(error, LOST):
                 self._blame(hop, error)
             if hop.has_requests_left and hop not in self._waiting:
@@ -217,6 +225,9 @@ class HopQueue:
         self._waiting.extendleft(reversed(again))
         self._pace(copied)
         return self._judge(errors)
+
+    def _forget_failures(self) -> None:
+        self._failures, self._tries = 0, TRIES
 
     def _judge(self, errors: Sequence[Exception]) -> SourceError | None:
         for error in errors:
@@ -243,13 +254,18 @@ class HopQueue:
         self._settled_at = now
 
     async def _pause(self, lost: SourceError) -> None:
-        """Wait before the next attempt to connect; after too many attempts, let the owner decide."""
+        """Wait before the next attempt to connect; after too many attempts, let the owner decide.
+
+        Then the pause is short, as the owner has pauses of its own.
+        """
         self._failures += 1
+        self._moved = 0
         self.error = lost
         if self._failures >= self._tries or lost.permanent:
             self._suspended = True
             self._broken(lost)
-        await asyncio.sleep(pause_seconds(self._failures, lost.retry_after, self._chance))
+        failures = 1 if self._suspended else self._failures
+        await asyncio.sleep(pause_seconds(failures, lost.retry_after, self._chance))
         self._settle()  # copies that were lost together with the channel
         self._news.set()
 

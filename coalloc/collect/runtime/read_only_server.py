@@ -210,8 +210,6 @@ class ReadOnlyInward(Inward):
         if (await self._server.stat(source)).ranged:
             await super().copy(source, sink, start, end, received)
             return
-        for held in self._here.held(sink, start, end):
-            received(*held)
         piece = _AwaitedPiece(start, end, received)
         self._awaited[sink].append(piece)
         try:

@@ -311,11 +311,21 @@ class HTTPSource(Source):
             self._check_version(answer)
             if headers and answer.status_code == 200:
                 raise Unsupported(f"{self._shown}: the server ignored a request for a part", "use another replica")
+            if headers and answer.status_code == NOTHING_THERE:
+                raise self._contradiction(answer, start, end)
             if answer.status_code != (PARTIAL if headers else 200):
                 raise await self._refusal(answer)
             if headers:
                 self._check_place(answer, start, end)
             yield answer
+
+    def _contradiction(self, answer: Answer, start: int, end: int) -> SourceError:
+        """Return the error for the answer that the file, whose size the server stated, has no such range."""
+        size = count(answer.headers.get("content-range", "").removeprefix("bytes */"))
+        if self._agreed and size not in (None, self._agreed.size):
+            return ReplicaChanged(f"{self._shown} has {size} bytes now, not {self._agreed.size}", "start again")
+        what = f"{self._shown}: the server says 416 to a request for bytes {start}-{end - 1}"
+        return Unsupported(f"{what}, although it states a larger size", "use another replica")
 
     def _check_version(self, answer: Answer) -> None:
         self._refuse_encoding(answer.headers)

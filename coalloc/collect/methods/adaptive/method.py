@@ -21,7 +21,7 @@ from coalloc.collect.methods.adaptive.estimates import PEERS, Estimates, overlay
 from coalloc.collect.methods.adaptive.link_queue import Pair
 from coalloc.collect.methods.adaptive.traffic import HopTraffic
 from coalloc.collect.methods.base import Method
-from coalloc.collect.methods.events import Arrived, CollectStarted, Event, Gone, HopFailed, HopMoved, LinkHeld
+from coalloc.collect.methods.events import Arrived, CollectStarted, Event, Gone, HopFailed, HopMoved, LinkHeld, Refused
 from coalloc.errors import UsageError
 from coalloc.planner.network import Demand, Network
 
@@ -85,6 +85,8 @@ class AdaptiveCollecting(Method):
             self._failed(event, ended[0])
         elif isinstance(event, Gone):
             self._remove_host(event, ended)
+        elif isinstance(event, Refused):
+            self._due = now  # the next count of the stock leaves the file out
         if now >= self._due:
             yield from self._recompute(now)
         yield from self._hand_out(now)
