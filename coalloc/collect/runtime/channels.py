@@ -135,10 +135,14 @@ class Inward(Channel):
         admission = self._holder.options.admission
         for gap in missing:
             for part in pieces(Span(*gap), admission.piece) if admission else [Span(*gap)]:
-                if admission:
-                    with self._waits.waiting():
-                        await admission.wait(part.end - part.start)
+                await self._admit(part.end - part.start)
                 await self._fetch_part(source, Span(part.start, part.end), deliver)
+
+    async def _admit(self, nbytes: int) -> None:
+        """Wait until so many bytes may be requested."""
+        if admission := self._holder.options.admission:
+            with self._waits.waiting():
+                await admission.wait(nbytes)
 
     async def _fetch_part(self, path: str, span: Span, deliver: Deliver) -> None:
         try:
@@ -170,13 +174,15 @@ class Inward(Channel):
             changed = f"{self._holder.label}{without_query(path)} shrank to {size} bytes during the collect job"
             raise ReplicaChanged(changed, "run the same command again")
 
-    async def _watched(self, fetch: Coroutine[None, None, None]) -> None:
+    async def _watched(self, fetch: Coroutine[None, None, None], span: Span) -> None:
         """Wait for a fetch. :raises Stalled: when the server has sent nothing over this channel for too long"""
         fetching = asyncio.ensure_future(fetch)
         self._note_progress()
         try:
             while not fetching.done():
                 await asyncio.wait({fetching}, timeout=STALL_SECONDS / LOOKS)
+                if span.held:
+                    self._note_progress()
                 if not fetching.done() and self._time() - self._moved > STALL_SECONDS:
                     self._drop()
                     raise Stalled(f"no data came from {self._holder.label} for {STALL_SECONDS:g} s", "try again later")
@@ -209,7 +215,7 @@ class GridFTPInward(Inward):
         return self._persistent is not None
 
     async def _fetch(self, path: str, span: Span, deliver: Deliver) -> None:
-        await self._watched(self._fetch_over_session(path, span, deliver))
+        await self._watched(self._fetch_over_session(path, span, deliver), span)
 
     async def _fetch_over_session(self, path: str, span: Span, deliver: Deliver) -> None:
         if self._may_keep and (persistent := await self._usable_persistent(path)):

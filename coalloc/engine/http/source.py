@@ -233,14 +233,18 @@ class HTTPSource(Source):
 
     async def _fetch_alone(self, span: Span, deliver: Deliver) -> None:
         """Request a range alone; the next request waits until all of it has come."""
+        admitted = await span.admitted(span.start)
         requested_end, requested_at = span.end, asyncio.get_running_loop().time()
         async with self._part(span.start, requested_end) as answer:
             if validator(answer.headers):
                 self._unchanged_at = max(self._unchanged_at, requested_at)
-            chunks = answer.aiter_raw()
             at = span.start
-            whole = self._agreed is not None and not self._agreed.ranged and requested_end == self._agreed.size
+            unranged = self._agreed is not None and not self._agreed.ranged
+            chunks = answer.aiter_raw(self.options.admission.piece if self.options.admission and unranged else None)
+            whole = self._agreed is not None and unranged and requested_end == self._agreed.size
             while at < span.end:
+                if at >= admitted:
+                    admitted = await span.admitted(at)
                 with self._server.border():
                     chunk = await anext(chunks, b"")
                 if not chunk:
