@@ -37,6 +37,8 @@ AHEAD = 2
 """Slices in flight, measured in bytes; for a channel that does not queue pieces, the number of copies in flight."""
 FLYING = 32
 """Maximum number of copies in flight, however short."""
+LOOK_SECONDS = 0.5
+"""Seconds between checks whether others wait for the connections of an idle channel."""
 TRIES = 4
 """Consecutive failures without useful progress after which the owner of the queue has to decide."""
 
@@ -144,12 +146,23 @@ class HopQueue:
                 if lost:
                     await self._pause(lost)
                 else:
-                    await self._news.wait()
+                    await self._rest()
         except Exception as error:
             self._failed(error)
             for hop in self.hops:
                 hop.end(error)
             await self._let_go()
+
+    async def _rest(self) -> None:
+        """Wait for news; meanwhile close an idle channel if others wait for its connections."""
+        while self._channel and not self._flying:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._news.wait(), LOOK_SECONDS)
+                return
+            if self._channel.wanted:
+                self._channel.close()
+                self._channel = None
+        await self._news.wait()
 
     async def _ask(self) -> SourceError | None:
         """Start copying the next slices, up to the limits; return the error if no channel can be opened."""
