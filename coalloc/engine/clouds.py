@@ -24,12 +24,15 @@ class _Cloud(NamedTuple):
     :param files: files below the home directory that have credentials
     :param endpoint: environment variable with the address of another server, such as an emulator
     :param needed: environment variables that must be set
+    :param refused: environment variables that must not be set: obstore makes them a part of the URL, which it names to
+        servers that redirects lead to (Referer)
     """
 
     credentials: Sequence[str]
     files: Sequence[str]
     endpoint: str
     needed: Sequence[str] = ()
+    refused: Sequence[str] = ()
 
 
 CLOUDS: Mapping[str, _Cloud] = {
@@ -54,14 +57,13 @@ CLOUDS: Mapping[str, _Cloud] = {
             "AZURE_STORAGE_CLIENT_ID",
             "AZURE_STORAGE_CLIENT_SECRET",
             "AZURE_STORAGE_MASTER_KEY",
-            "AZURE_STORAGE_SAS_KEY",
-            "AZURE_STORAGE_SAS_TOKEN",
             "AZURE_STORAGE_TOKEN",
             "AZURE_USE_AZURE_CLI",
         ),
         (),
         "AZURE_ENDPOINT",
         ("AZURE_STORAGE_ACCOUNT_NAME",),
+        ("AZURE_STORAGE_SAS_KEY", "AZURE_STORAGE_SAS_TOKEN"),
     ),
 }
 """Services by scheme."""
@@ -90,6 +92,11 @@ class CloudObjects:
         for name in self._cloud.needed:
             if not os.environ.get(name):
                 raise Unsupported(f"{self._shown}: {name} is not set", f"set {name}")
+        if used := [name for name in os.environ if name in self._cloud.refused and os.environ[name]]:
+            raise Unsupported(
+                f"{self._shown}: the signature in {used[0]} is not used, as a redirect would pass it on",
+                "unset it, and append the signature to the blob's https:// URL, after a question mark",
+            )
         self._store = self._opened(f"{scheme.lower()}://{bucket}", seconds)
 
     def _opened(self, bucket: str, seconds: float) -> Any:
@@ -119,8 +126,7 @@ class CloudObjects:
     def _hidden(self, error: Exception) -> str:
         """Return the first line of an error, without secrets."""
         values = (os.environ.get(name, "") for name in self._cloud.credentials)
-        secrets = {part for value in values for part in (value, *(each.partition("=")[2] for each in value.split("&")))}
-        return hide((str(error).splitlines() or [""])[0], secrets=filter(None, secrets))[:300]
+        return hide((str(error).splitlines() or [""])[0], secrets=filter(None, values))[:300]
 
     def info(self, key: str) -> dict[str, object]:
         """Return size and version of an object."""
