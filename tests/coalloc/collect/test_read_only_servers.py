@@ -258,6 +258,21 @@ async def test_others_go_on_without_a_file_that_its_server_does_not_send(tmp_pat
     assert {name: found(tmp_path / "out").get(name) for name in "xyz"} == {"x": None, "y": CONTENT, "z": CONTENT}
 
 
+@pytest.mark.parametrize("method", ["adaptive", "one-by-one"])
+async def test_many_files_that_a_server_does_not_send_cost_none_of_its_others(tmp_path, method):
+    def serve(heard):
+        return ranges(CONTENT)(heard) if "good" in heard.path else nothing_there(heard)
+
+    names = [f"bad{number}" for number in range(60)] + ["good1", "good2"]
+    async with web_server(serve) as web:
+        await failure(tmp_path, *(f"{web.url}/{name}" for name in names), method=method)
+    assert {name: found(tmp_path / "out").get(name) for name in names[-3:]} == {
+        "bad59": None,
+        "good1": CONTENT,
+        "good2": CONTENT,
+    }
+
+
 async def test_another_replica_replaces_one_that_is_not_sent(tmp_path):
     async with web_server(nothing_there) as bad, web_server(ranges(CONTENT)) as good:
         urls = "".join(f"<url>{server.url}/x</url>" for server in (bad, good))

@@ -108,6 +108,9 @@ class AdaptiveCollecting(Method):
 
     def _failed(self, event: HopFailed, send: Send) -> None:
         to = self._traffic.over(send)
+        if self.ledger.needs_nothing(send):  # the file was refused, which is no failure of the pair
+            self._soon(event.at)
+            return
         if event.full and to != send.sink:
             self._dispatch.limit(send.sink, self.ledger.occupied(send.sink))
         else:
