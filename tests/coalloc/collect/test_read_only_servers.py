@@ -158,6 +158,34 @@ async def test_a_token_goes_to_the_users_own_server_only(tmp_path, grid, monkeyp
     assert b"t0ken-1" not in records + repr(report).encode()
 
 
+@pytest.mark.parametrize("late", [False, True])
+async def test_a_token_that_expires_in_the_middle(tmp_path, grid, monkeypatch, late):
+    """The new token is in the file at once, or only after some refusals."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(grid.authority.certificate))
+    file = tmp_path / "token"
+    file.write_text("t0ken-1")
+    file.chmod(0o600)
+    monkeypatch.setenv("BEARER_TOKEN_FILE", str(file))
+    valid, refused = ["t0ken-1"], []
+
+    def serve(heard):
+        if heard.startswith("GET") and valid == ["t0ken-1"]:
+            valid[:] = ["t0ken-2"]
+            if not late:
+                file.write_text("t0ken-2")
+        if heard.header("Authorization") != f"Bearer {valid[0]}":
+            refused.append(heard)
+            if len(refused) == 5:
+                file.write_text("t0ken-2")
+            return answer("401 Unauthorized")
+        return ranges(CONTENT)(heard)
+
+    async with web_server(serve, grid) as web, asyncio.timeout(PATIENCE):
+        await collect(tmp_path, f"{web.url}/x", f"{web.url}/y")
+    assert refused
+    assert found(tmp_path / "out") == dict.fromkeys("xy", CONTENT)
+
+
 @pytest.mark.parametrize("unranged", [False, True])
 async def test_a_wrong_stated_checksum_is_never_accepted(tmp_path, unranged):
     def wrong(heard):
