@@ -1,5 +1,5 @@
 # Commands for newcomers. Each installs what it needs and what is missing.
-.PHONY: demo test test-long fuzz repeat bench bench-copies bench-random-reads bench-slices bench-broker bench-hostile bench-reports bench-forecasts bench-planner bench-paper bench-collecting bench-depots bench-depot-routes bench-deadlines bench-s3 bench-streams bench-wan bench-webdav bench-staging bench-testbed results docs executable shared-files deb
+.PHONY: demo test test-long test-servers fuzz repeat bench bench-copies bench-random-reads bench-slices bench-broker bench-hostile bench-reports bench-forecasts bench-planner bench-paper bench-collecting bench-depots bench-depot-routes bench-deadlines bench-s3 bench-streams bench-wan bench-webdav bench-staging bench-testbed results docs executable shared-files deb
 
 # The directories of servers and tc, which are not in a user's PATH on Debian.
 export PATH := $(PATH):/usr/sbin:/sbin
@@ -41,6 +41,15 @@ test-long: $(READY)
 	@$(RUN) pip install --quiet --disable-pip-version-check --upgrade --no-deps --target $(SNAKEMAKE) ./packaging/snakemake
 	PYTHONPATH=$(SNAKEMAKE) COGET_TESTS=long $(RUN) pytest -m long tests/packaging
 	COGET_TESTS=long $(RUN) pytest -m "long and wan" $(ON_A_WAN)
+
+# Tests on servers that Debian has no package of: Azurite (with npm) and fake-gcs-server (with Go). Each installation
+# takes some minutes, and its tests are skipped if it fails.
+SERVERS := build/servers
+test-servers: $(READY)
+	@$(RUN) pip install --quiet --disable-pip-version-check --config-settings editable_mode=compat --editable '.[clouds]'
+	-@timeout 600 npm install --silent --no-audit --no-fund --prefix $(SERVERS) azurite
+	-@GOBIN=$(CURDIR)/$(SERVERS)/bin timeout 1200 go install github.com/fsouza/fake-gcs-server@latest
+	COGET_SERVERS=$(SERVERS) $(RUN) pytest --numprocesses 2 --dist loadfile tests/servers
 
 # What tests of random cases have not tried, for so many minutes; what fails is written down as a regression test.
 MINUTES := 10

@@ -354,7 +354,7 @@ class NoFreeConnection(SourceError):
 
     code = "no_free_connection"
 
-    def __init__(self, server: str, most: int, until_free: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, server: str, most: int, until_free: Callable[[], Awaitable[object]]) -> None:
         super().__init__(
             f"waiting for a free connection to {server}: transfers of this machine use all {most}",
             "wait for them, or set COGET_CONNECTIONS to allow more",
@@ -370,7 +370,7 @@ class NoFreeProcess(NoFreeConnection):
 
     code = "no_free_process"
 
-    def __init__(self, program: str, most: int, until_free: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, program: str, most: int, until_free: Callable[[], Awaitable[object]]) -> None:
         SourceError.__init__(
             self, f"waiting for one of {most} processes of {program}", "wait for them, or use fewer replicas"
         )

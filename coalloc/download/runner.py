@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Set
 
 from coalloc.download.connections import SourceConnections, stop
-from coalloc.engine.span import Deliver, Span, pieces
+from coalloc.engine.span import Deliver, PacedSpan, Span, pieces
 from coalloc.errors import NoFreeConnection, SourceError, TransferFailed, TransferRefused
 from coalloc.model.replicas import Stat
 from coalloc.schedule import Scheduler
@@ -268,24 +268,28 @@ class TransferRunner:
             self._spans.pop(copy, None)
 
     async def _fetch_admitted(self, copy: int, source: int, span: Span, deliver: Deliver) -> None:
-        """Fetch a range: each piece after its admission; from a server without ranges, all after the last admission.
+        """Fetch a range, each piece after its admission.
 
         A piece is admitted before it is requested, not when its bytes are read: a copy between two servers can be
-        slowed down in no other way, and a slow reader of a download would still let megabytes flow into buffers.
+        slowed down in no other way, and a slow reader of a download would still let megabytes flow into buffers. Only
+        of a server without ranges, the bytes are read slowly.
         """
         fetch, admission = self._sources[source].fetch, self._sources[source].options.admission
         if admission is None:
             await fetch(span, deliver)
             return
-        ranged = self._answered[source].ranged
-        for piece in pieces(span, admission.piece):
+
+        async def wait(nbytes: int) -> None:
             self._handle(Held(self._loop.time(), copy))
-            await admission.wait(piece.end - piece.start)
+            await admission.wait(nbytes)
             self._handle(Held(self._loop.time(), copy, over=True))
-            if ranged:
-                await fetch(piece, deliver)
-        if not ranged:
-            await fetch(span, deliver)
+
+        if not self._answered[source].ranged:
+            await fetch(PacedSpan(span, admission.piece, wait), deliver)
+            return
+        for piece in pieces(span, admission.piece):
+            await wait(piece.end - piece.start)
+            await fetch(piece, deliver)
 
     async def _failed(self, source: int, copy: int | None, error: SourceError) -> None:
         """Report a failure, and close the source, so that others can use its connections while it pauses."""

@@ -54,7 +54,7 @@ class EngineOptions:
     slots: Slots | None = None
     """Limit for the sessions of all coget processes of this machine with one server; None for no limit."""
     admission: Admission | None = None
-    """Limit for the rate of the replica; None for no limit. The runner waits for it, not the engine."""
+    """Limit for the rate of the replica; None for no limit. The runner waits for it, or `Span.admitted`."""
     leads: Leads | None = None
     """Callback that must allow each redirect before it is followed."""
     first: FirstAnswers | None = None
@@ -133,7 +133,8 @@ class Source(ABC):
         """Deliver [span.start, span.end) in any order, each byte at least once, nothing outside.
 
         Returns when every byte before the current `span.end` was delivered, by count, never by a server's reply. May be
-        called any number of times after `open`; reconnects if the connection was lost in between.
+        called any number of times after `open`; reconnects if the connection was lost in between. If the replica is not
+        ranged, the engine awaits `span.admitted` before it reads on.
         Cancelling takes effect within milliseconds, delivers nothing more, and leaves the source usable. An exception
         raised by `deliver` ends the fetch and is passed on unchanged.
         """

@@ -1,4 +1,4 @@
-"""Sources of all other schemes, through fsspec: local files, SFTP, S3, and whatever fsspec has a file system for.
+"""Sources of all other schemes: objects of `clouds`, and through fsspec local files, SFTP, and all that it opens.
 
 Blocks are read in threads, one block ahead. Names are passed as fsspec expects them, not percent-encoded, except in
 file:// URLs, which have a standard of their own (RFC 8089).
@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from urllib.parse import unquote
 
 from coalloc.engine.base import EngineOptions, Source
+from coalloc.engine.clouds import CLOUDS, CloudObjects
 from coalloc.engine.span import Deliver, Span
 from coalloc.errors import (
     AddressRefused,
@@ -88,6 +89,7 @@ class BridgeSource(Source):
             raise UsageError(f"cannot pass {self._shown} to fsspec: {why}", "correct the URL")
         self._files: Any = None
         self._path = ""
+        self._cloud: CloudObjects | None = None
 
     async def open(self) -> Stat:
         policy = self.options.dialer.policy
@@ -109,16 +111,19 @@ class BridgeSource(Source):
         return Stat(size, _validator(info))
 
     def _connect(self) -> None:
-        from fsspec.core import url_to_fs
-
         scheme = self.url.partition("://")[0].lower()
         url = unquote(self.url) if scheme == "file" else self.url
         if "::" in url:
             raise Unsupported(f"{self._shown}: fsspec reads '::' as a chain of file systems", "use another replica")
         try:
-            if scheme in SSH:
+            if scheme in CLOUDS:
+                self._cloud = self._cloud or CloudObjects(self.url, self.options.connect_seconds)
+                self._files, self._path = self._cloud, self._cloud.key
+            elif scheme in SSH:
                 self._files, self._path = self._sftp()
             else:
+                from fsspec.core import url_to_fs
+
                 self._files, self._path = url_to_fs(url, skip_instance_cache=True)
         except ImportError as error:
             remedy = "install paramiko: pip install 'coget[sftp]'" if scheme in SSH else str(error)

@@ -9,11 +9,11 @@ An engine also remembers the end that it requested from its server. Bytes betwee
 may still come; they are not delivered.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 from coalloc.util.intervals import Intervals
 
-__all__ = ["Deliver", "RangePart", "Span", "pieces"]
+__all__ = ["Deliver", "PacedSpan", "RangePart", "Span", "pieces"]
 
 Deliver = Callable[[int, int, memoryview | None], None]
 """`deliver(start, end, data)`: the bytes [start, end) of the file have arrived.
@@ -39,6 +39,19 @@ class Span:
         self.start = start
         self.end = end
         self.skip = skip
+
+    @property
+    def held(self) -> bool:
+        """Return whether the engine waits in `admitted`, so that no bytes can come."""
+        return False
+
+    async def admitted(self, at: int) -> int:
+        """Wait until bytes from offset `at` on may be read; return the end of those that may.
+
+        An engine calls this before it reads more of a file that it can only read as a whole. Other ranges are requested
+        when they may be read.
+        """
+        return self.end
 
 
 class RangePart(Span):
@@ -68,6 +81,37 @@ class RangePart(Span):
     def delivered(self) -> bool:
         """Return whether all requested bytes are delivered, also those beyond an end that was lowered since."""
         return self.at >= self._requested_end
+
+
+class PacedSpan(RangePart):
+    """All of `whole`, of which each piece may be read only after `await wait(number of bytes)`.
+
+    :param most: maximum bytes of a piece
+    """
+
+    __slots__ = ("_admitted", "_held", "_most", "_wait")
+
+    def __init__(self, whole: Span, most: int, wait: Callable[[int], Awaitable[None]]) -> None:
+        super().__init__(whole, whole.start, whole.end)
+        self._most = most
+        self._wait = wait
+        self._admitted = whole.start
+        self._held = False
+
+    @property
+    def held(self) -> bool:
+        return self._held
+
+    async def admitted(self, at: int) -> int:
+        self._held = True
+        try:
+            while self._admitted <= at and self._admitted < self.end:  # bytes read beyond the last piece count, too
+                nbytes = min(self._most, self.end - self._admitted)
+                await self._wait(nbytes)
+                self._admitted += nbytes
+        finally:
+            self._held = False
+        return self._admitted
 
 
 def pieces(span: Span, most: int) -> Iterator[RangePart]:

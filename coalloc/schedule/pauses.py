@@ -2,10 +2,12 @@
 
 from random import Random
 
-__all__ = ["TRIES", "pause_seconds"]
+__all__ = ["TRIES", "USEFUL", "pause_seconds"]
 
 TRIES = 5
 """Consecutive failures, without a useful delivery in between, after which a source is not used again."""
+USEFUL = 1 << 20
+"""Bytes that must be delivered after a failure for it to be forgotten."""
 FIRST, LONGEST = 0.5, 30.0
 """First and longest pause of a failed source in seconds; it doubles with each failure."""
 LONGEST_RETRY_AFTER = 300.0

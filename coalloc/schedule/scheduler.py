@@ -25,7 +25,7 @@ from coalloc.schedule.events import (
     Waiting,
 )
 from coalloc.schedule.partial_copies import PartialCopies
-from coalloc.schedule.pauses import TRIES, pause_seconds
+from coalloc.schedule.pauses import TRIES, USEFUL, pause_seconds
 from coalloc.schedule.policies.base import Choice, Policy, Race, Steal, Take
 from coalloc.schedule.sources import RunningCopy, ScheduledSource
 from coalloc.schedule.stalls import SUSPICIOUS, stalled
@@ -42,8 +42,6 @@ IDLE_TICK = 0.1
 """Seconds after which an idle source asks for work again, if the policy `watches_idle`."""
 MOST_DRAINING = 4
 """Maximum earlier copies of a source that end beside its newest one: a lost packet may delay one for seconds."""
-USEFUL = 1 << 20
-"""Bytes that a partial copy must deliver for earlier failures of its source to be forgotten."""
 
 
 class IllegalEventError(Exception):

@@ -133,10 +133,12 @@ class SimulatedSource(Source):
             raise Unsupported(f"{self.url} ignores ranges", "use another replica")
         if self.behaviour.certain and self._version != self._seen:
             raise ReplicaChanged(f"{self.url} changed while it was fetched", "start again")
-        content = self._content
+        content, admitted = self._content, span.start
         for at, end in self._chunks(span):
             if at >= span.end:
                 continue
+            if at >= admitted:
+                admitted = await span.admitted(at)
             await self._wait_for(min(end, span.end) - at)
             self._alive("closed the connection", ConnectionLost)
             stop = min(end, span.end)

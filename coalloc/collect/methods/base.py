@@ -7,7 +7,7 @@ from random import Random
 from typing import ClassVar
 
 from coalloc.collect.methods.actions import Action, Cancel, CollectDone, Drop, Piece, Send
-from coalloc.collect.methods.events import Arrived, Event, Gone, HopFailed
+from coalloc.collect.methods.events import Arrived, Event, Gone, HopFailed, Refused
 from coalloc.collect.methods.ledger import Ledger
 from coalloc.planner.network import Demand, Network
 
@@ -43,6 +43,8 @@ class Method(ABC):
             ended = [self.ledger.ended(event.hop)]
         elif isinstance(event, Gone):
             ended = self.ledger.gone(event.host)
+        elif isinstance(event, Refused):
+            self.ledger.give_up(event.file)
         if self.ledger.done:
             return [*actions, CollectDone()]
         for action in self._decide(event, ended):

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-__all__ = ["Arrived", "CollectStarted", "CollectTick", "Event", "Gone", "HopFailed", "HopMoved", "LinkHeld"]
+__all__ = ["Arrived", "CollectStarted", "CollectTick", "Event", "Gone", "HopFailed", "HopMoved", "LinkHeld", "Refused"]
 
 
 class CollectStarted(NamedTuple):
@@ -58,10 +58,17 @@ class Gone(NamedTuple):
     reason: str
 
 
+class Refused(NamedTuple):
+    """The final refusal of a file by all hosts that hold it: it is not wanted any more. Its hops fail on their own."""
+
+    at: float
+    file: str
+
+
 class CollectTick(NamedTuple):
     """The alarm set by the last `CollectWake`."""
 
     at: float
 
 
-Event = CollectStarted | HopMoved | Arrived | HopFailed | Gone | LinkHeld | CollectTick
+Event = CollectStarted | HopMoved | Arrived | HopFailed | Gone | Refused | LinkHeld | CollectTick

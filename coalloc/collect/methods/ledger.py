@@ -128,6 +128,18 @@ class Ledger:
         self.staged[drop.host].remove(drop.piece)
         self._occupy(drop.host, drop.piece, -1)
 
+    def needs_nothing(self, send: Send) -> bool:
+        """Return whether the sink is a destination that needs no more bytes of the file."""
+        key = send.piece.file, send.sink
+        return key in self._delivered and key not in self._open
+
+    def give_up(self, file: str) -> None:
+        """Count a file as delivered, as it cannot be had."""
+        for to in self.files[file].destinations:
+            self._delivered[file, to].add(0, self.files[file].size)
+            self._touched.add((file, to))
+            self._open.discard((file, to))
+
     def gone(self, host: str) -> list[Send]:
         """Remove a lost host with its staged pieces and its hops; return the hops."""
         self._dead.add(host)

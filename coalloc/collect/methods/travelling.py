@@ -92,7 +92,7 @@ class Travelling(Method):
             yield from self._begin(now)
         elif isinstance(event, Gone):
             self._recovery.gone(event)
-        elif isinstance(event, HopFailed):
+        elif isinstance(event, HopFailed) and not self.ledger.needs_nothing(ended[0]):
             self._recovery.failed(ended[0], event)
         elif isinstance(event, Arrived):
             self._recovery.arrived(ended[0])

@@ -12,8 +12,9 @@ from random import Random
 from typing import Protocol
 
 from coalloc.collect.methods.actions import Drop, Piece, Send
-from coalloc.collect.runtime.channels import Channel, GridFTPInward, ServerPair
+from coalloc.collect.runtime.channels import Channel, ServerPair
 from coalloc.collect.runtime.destination import Destination
+from coalloc.collect.runtime.gridftp_inward import GridFTPInward
 from coalloc.collect.runtime.holder import Holder
 from coalloc.collect.runtime.hop import Hop
 from coalloc.collect.runtime.hop_queue import HopQueue
@@ -211,12 +212,12 @@ class Carrier:
 
     async def _connect(self, key: Key) -> Channel:
         source, sink = self._servers[key[0]], self._servers.get(key[1])
+        waits = LinkWaits(lambda held: self._listener.held(*key, not held))
         if isinstance(source, CollectServer) and isinstance(sink, CollectServer):
-            pair, routes = await ServerPair.open(source, sink), self._traffic[key].routes
+            pair, routes = await ServerPair.open(source, sink, waits), self._traffic[key].routes
             routes += [pair.route] if pair.route not in routes else []
             return pair
         assert isinstance(self._landing, LocalDestination)
-        waits = LinkWaits(lambda held: self._listener.held(*key, not held))
         if isinstance(source, CollectServer):
             return GridFTPInward(source, self._landing, waits)
         assert isinstance(source, ReadOnlyServer)
@@ -304,8 +305,9 @@ class Carrier:
         """Return why the hops of a pair wait, or failed last."""
         if not traffic.queue.hops:
             return None
-        source, error = self._servers.get(key[0]), traffic.queue.error
-        return (source.wait if source else None) or (error.message if error else None)
+        waits = (self._servers[label].wait for label in key if label in self._servers)
+        error = traffic.queue.error
+        return next(filter(None, waits), None) or (error.message if error else None)
 
     def reports(self, began: float) -> tuple[PairReport, ...]:
         """Return the results of the pairs, with times relative to `began`."""

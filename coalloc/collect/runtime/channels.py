@@ -1,33 +1,27 @@
 """Channels that copy bytes from one host to another, and stay open between pieces.
 
 Between two servers, a channel is a pair of sessions (`ServerPair`); from a server to this machine, it is one or more
-sessions (`Inward`): of GridFTP here, of other protocols in `read_only_server`. `hop_queue` opens channels, and decides
-what to copy next.
+sessions (`Inward`): of GridFTP in `gridftp_inward`, of other protocols in `read_only_server`. `hop_queue` opens
+channels, decides what to copy next, and closes channels that are idle when others wait for their connections.
 """
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Coroutine
-from contextlib import suppress
+from collections.abc import Coroutine, Sequence
+from contextlib import ExitStack, suppress
 from typing import ClassVar
 
 from coalloc.collect.runtime.holder import Holder
 from coalloc.collect.runtime.link_waits import LinkWaits
 from coalloc.collect.runtime.local_destination import LocalDestination
 from coalloc.collect.runtime.server import CollectServer
-from coalloc.engine.gridftp import stream
-from coalloc.engine.gridftp.address import parse_server
-from coalloc.engine.gridftp.block_channel import BlockChannel, BlockModeUnavailable
-from coalloc.engine.gridftp.login import security_for
-from coalloc.engine.gridftp.session import Session
-from coalloc.engine.gridftp.source import FAR
 from coalloc.engine.gridftp.thirdparty import ThirdParty, open_third_party
 from coalloc.engine.gridftp.transfer import StoredCallback
 from coalloc.engine.span import Deliver, Span, pieces
 from coalloc.errors import ConnectionLost, ReplicaChanged, SourceError, Stalled
 from coalloc.safe_text import without_query
 
-__all__ = ["Channel", "GridFTPInward", "Inward", "ServerPair"]
+__all__ = ["Channel", "Inward", "ServerPair"]
 
 STALL_SECONDS = 30.0
 """Seconds after which a server that sends nothing is reconnected."""
@@ -51,6 +45,11 @@ class Channel(ABC):
     def queues(self) -> bool:
         """Return whether pieces follow each other on one connection, so that many can be requested ahead."""
 
+    @property
+    def wanted(self) -> bool:
+        """Return whether others of this machine wait for one of its connections."""
+        return False
+
     def held(self, sink: str, start: int, end: int) -> list[tuple[int, int]]:
         """Return the ranges of [start, end) that the sink has stored already, and that `copy` leaves out."""
         return []
@@ -71,17 +70,39 @@ class Channel(ABC):
 
 
 class ServerPair(Channel):
-    """A channel between two servers."""
+    """A channel between two servers.
+
+    :param ends: the servers whose connections it has
+    :param leases: gives these connections back
+    """
 
     sliced = True
 
-    def __init__(self, sessions: ThirdParty) -> None:
+    def __init__(self, sessions: ThirdParty, ends: Sequence[CollectServer], leases: ExitStack) -> None:
         self._sessions = sessions
+        self._ends = ends
+        self._leases = leases
 
     @classmethod
-    async def open(cls, source: CollectServer, sink: CollectServer) -> "ServerPair":
-        """Open a channel. :raises SourceError: when a login is refused, or the servers cannot connect to each other"""
-        return cls(await open_third_party(source.url, sink.url, source.options, sink_options=sink.options))
+    async def open(cls, source: CollectServer, sink: CollectServer, waits: LinkWaits) -> "ServerPair":
+        """Open a channel, as soon as both servers have a free connection.
+
+        Connections are taken in the order of the servers' names, so that two channels never wait for each other.
+
+        :raises SourceError: when a login is refused, or the servers cannot connect to each other
+        """
+        by_name = {server.name: server for server in (source, sink)}
+        ends = [by_name[name] for name in sorted(by_name)]
+        with ExitStack() as leases:
+            for end in ends:
+                with waits.waiting():
+                    leases.callback((await end.lease()).release)
+            sessions = await open_third_party(source.url, sink.url, source.options, sink_options=sink.options)
+            return cls(sessions, ends, leases.pop_all())
+
+    @property
+    def wanted(self) -> bool:
+        return any(end.wanted for end in self._ends)
 
     @property
     def usable(self) -> bool:
@@ -102,6 +123,7 @@ class ServerPair(Channel):
 
     def close(self) -> None:
         self._sessions.close()
+        self._leases.close()
 
 
 class Inward(Channel):
@@ -135,10 +157,14 @@ class Inward(Channel):
         admission = self._holder.options.admission
         for gap in missing:
             for part in pieces(Span(*gap), admission.piece) if admission else [Span(*gap)]:
-                if admission:
-                    with self._waits.waiting():
-                        await admission.wait(part.end - part.start)
+                await self._admit(part.end - part.start)
                 await self._fetch_part(source, Span(part.start, part.end), deliver)
+
+    async def _admit(self, nbytes: int) -> None:
+        """Wait until so many bytes may be requested."""
+        if admission := self._holder.options.admission:
+            with self._waits.waiting():
+                await admission.wait(nbytes)
 
     async def _fetch_part(self, path: str, span: Span, deliver: Deliver) -> None:
         try:
@@ -170,13 +196,15 @@ class Inward(Channel):
             changed = f"{self._holder.label}{without_query(path)} shrank to {size} bytes during the collect job"
             raise ReplicaChanged(changed, "run the same command again")
 
-    async def _watched(self, fetch: Coroutine[None, None, None]) -> None:
+    async def _watched(self, fetch: Coroutine[None, None, object], span: Span) -> None:
         """Wait for a fetch. :raises Stalled: when the server has sent nothing over this channel for too long"""
         fetching = asyncio.ensure_future(fetch)
         self._note_progress()
         try:
             while not fetching.done():
                 await asyncio.wait({fetching}, timeout=STALL_SECONDS / LOOKS)
+                if span.held:
+                    self._note_progress()
                 if not fetching.done() and self._time() - self._moved > STALL_SECONDS:
                     self._drop()
                     raise Stalled(f"no data came from {self._holder.label} for {STALL_SECONDS:g} s", "try again later")
@@ -187,79 +215,3 @@ class Inward(Channel):
 
     def _drop(self) -> None:
         """Close the connection that all pieces share, if there is one, as its server has stalled."""
-
-
-class GridFTPInward(Inward):
-    """A channel from a GridFTP server to this machine.
-
-    It keeps one data connection open if the server is far away and supports this (MODE E); otherwise it has one session
-    for each piece in flight.
-    """
-
-    def __init__(self, source: CollectServer, here: LocalDestination, waits: LinkWaits) -> None:
-        super().__init__(source, here, waits)
-        self._source = source
-        self._idle: list[Session] = []
-        self._persistent: tuple[Session, BlockChannel] | None = None
-        self._may_keep = True
-        self._opening = asyncio.Lock()
-
-    @property
-    def queues(self) -> bool:
-        return self._persistent is not None
-
-    async def _fetch(self, path: str, span: Span, deliver: Deliver) -> None:
-        await self._watched(self._fetch_over_session(path, span, deliver))
-
-    async def _fetch_over_session(self, path: str, span: Span, deliver: Deliver) -> None:
-        if self._may_keep and (persistent := await self._usable_persistent(path)):
-            session, channel = persistent
-            try:
-                return await channel.fetch(span, deliver, session.about(path))
-            except BlockModeUnavailable:
-                self._may_keep = False
-                self._drop()
-        session = await self._session(path)
-        try:
-            await stream.fetch(session.about(path), await session.data.take(), span, deliver)
-        finally:
-            if session.usable:
-                self._idle.append(session)
-            else:
-                session.close()  # the connection for the next piece may be open already
-
-    async def _usable_persistent(self, path: str) -> tuple[Session, BlockChannel] | None:
-        """Return the open session and its data connection, opened if needed; None if keeping it is not worthwhile."""
-        async with self._opening:
-            if self._persistent and not (self._persistent[0].usable and self._persistent[1].usable):
-                self._drop()
-            if self._persistent is None:
-                session = await self._session(path)
-                self._may_keep = (session.stat.rtt or 0.0) >= FAR and session.sends_blocks
-                if not self._may_keep:
-                    self._idle.append(session)
-                    return None
-                self._persistent = session, BlockChannel(session)
-            return self._persistent
-
-    async def _session(self, path: str) -> Session:
-        while self._idle:
-            session = self._idle.pop()
-            if session.usable:
-                return session
-            session.close()
-        address = parse_server(self._source.url).at(path)
-        options = self._source.options
-        return await Session.open(address, options, security_for(address, options), lambda _: None, pipelined=True)
-
-    def _drop(self) -> None:
-        if self._persistent:
-            session, channel = self._persistent
-            channel.close()
-            session.close()
-            self._persistent = None
-
-    def close(self) -> None:
-        self._drop()
-        while self._idle:
-            self._idle.pop().close()

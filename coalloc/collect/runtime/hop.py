@@ -72,7 +72,6 @@ class Hop:
         if self.over:
             return
         self.arrived.add(start, end)
-        self.failures = 0
         self._on_change(self)
 
     def found(self, start: int, end: int) -> None:
@@ -88,6 +87,7 @@ class Hop:
         """Record that a taken range is no longer in flight; after an error, its missing bytes are requested again."""
         self._flying -= 1
         if error is None:
+            self.failures = 0
             self.arrived.add(start, end)
         for gap in self.arrived.gaps(start, end):
             self.left.add(*gap)

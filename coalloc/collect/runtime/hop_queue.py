@@ -24,7 +24,7 @@ from coalloc.errors import (
     UnknownHost,
     Unreachable,
 )
-from coalloc.schedule.pauses import pause_seconds
+from coalloc.schedule.pauses import USEFUL, pause_seconds
 
 __all__ = ["HopQueue"]
 
@@ -37,8 +37,10 @@ AHEAD = 2
 """Slices in flight, measured in bytes; for a channel that does not queue pieces, the number of copies in flight."""
 FLYING = 32
 """Maximum number of copies in flight, however short."""
+LOOK_SECONDS = 0.5
+"""Seconds between checks whether others wait for the connections of an idle channel."""
 TRIES = 4
-"""Consecutive failures without progress after which the owner of the queue has to decide."""
+"""Consecutive failures without useful progress after which the owner of the queue has to decide."""
 
 LOST = ConnectionLost, Stalled, Unreachable, UnknownHost, ServerBusy, NoFreeConnection
 """Errors that are unrelated to the piece being copied."""
@@ -72,6 +74,8 @@ class HopQueue:
         self._news = asyncio.Event()
         self._slice = FIRST
         self._failures = 0
+        self._moved = 0
+        """Bytes since the last failure; a few do not count as progress, as a server may send some in each answer."""
         self._tries = TRIES
         self._suspended = False
         self._ended = False
@@ -142,12 +146,23 @@ class HopQueue:
                 if lost:
                     await self._pause(lost)
                 else:
-                    await self._news.wait()
+                    await self._rest()
         except Exception as error:
             self._failed(error)
             for hop in self.hops:
                 hop.end(error)
             await self._let_go()
+
+    async def _rest(self) -> None:
+        """Wait for news; meanwhile close an idle channel if others wait for its connections."""
+        while self._channel and not self._flying:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._news.wait(), LOOK_SECONDS)
+                return
+            if self._channel.wanted:
+                self._channel.close()
+                self._channel = None
+        await self._news.wait()
 
     async def _ask(self) -> SourceError | None:
         """Start copying the next slices, up to the limits; return the error if no channel can be opened."""
@@ -188,7 +203,9 @@ class HopQueue:
         await hop.prepare()
 
         def received(start: int, end: int) -> None:
-            self._failures, self._tries = 0, TRIES
+            self._moved += end - start
+            if self._moved >= USEFUL:
+                self._forget_failures()
             hop.received(start, end)
             if self._waiting:
                 self._news.set()
@@ -212,6 +229,8 @@ class HopQueue:
                 errors.append(error)
             hop.returned(start, end, error)
             copied += 0 if error else end - start
+            if error is None:
+                self._forget_failures()
             if isinstance(error, SourceError) and not isinstance(error, LOST):
                 self._blame(hop, error)
             if hop.has_requests_left and hop not in self._waiting:
@@ -219,6 +238,9 @@ class HopQueue:
         self._waiting.extendleft(reversed(again))
         self._pace(copied)
         return self._judge(errors)
+
+    def _forget_failures(self) -> None:
+        self._failures, self._tries = 0, TRIES
 
     def _judge(self, errors: Sequence[Exception]) -> SourceError | None:
         for error in errors:
@@ -245,13 +267,18 @@ class HopQueue:
         self._settled_at = now
 
     async def _pause(self, lost: SourceError) -> None:
-        """Wait before the next attempt to connect; after too many attempts, let the owner decide."""
+        """Wait before the next attempt to connect; after too many attempts, let the owner decide.
+
+        Then the pause is short, as the owner has pauses of its own.
+        """
         self._failures += 1
+        self._moved = 0
         self.error = lost
         if self._failures >= self._tries or lost.permanent:
             self._suspended = True
             self._broken(lost)
-        await asyncio.sleep(pause_seconds(self._failures, lost.retry_after, self._chance))
+        failures = 1 if self._suspended else self._failures
+        await asyncio.sleep(pause_seconds(failures, lost.retry_after, self._chance))
         self._settle()  # copies that were lost together with the channel
         self._news.set()
 

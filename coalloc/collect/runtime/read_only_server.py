@@ -17,7 +17,7 @@ from coalloc.collect.runtime.local_destination import LocalDestination
 from coalloc.engine import open_source
 from coalloc.engine.base import EngineOptions, Source
 from coalloc.engine.gridftp.transfer import StoredCallback
-from coalloc.engine.span import Deliver, Span, pieces
+from coalloc.engine.span import Deliver, PacedSpan, Span
 from coalloc.errors import (
     ConnectionLost,
     NoFreeConnection,
@@ -253,18 +253,17 @@ class ReadOnlyInward(Inward):
                 if not self._here.missing(sink, piece.start, piece.end):
                     piece.complete.set()
 
+        span = Span(0, size)
         if admission := self._holder.options.admission:
-            with self._waits.waiting():
-                for part in pieces(Span(0, size), admission.piece):
-                    await admission.wait(part.end - part.start)
+            span = PacedSpan(span, admission.piece, self._admit)
         with suppress(_FileComplete):
-            await self._fetch_part(source, Span(0, size), deliver)
+            await self._fetch_part(source, span, deliver)
 
     async def _fetch(self, path: str, span: Span, deliver: Deliver) -> None:
         async with AsyncExitStack() as stack:
             with self._waits.waiting():  # for a free connection, without a limit
                 source = await stack.enter_async_context(self._server.session(path))
-            await self._watched(source.fetch(span, deliver))
+            await self._watched(source.fetch(span, deliver), span)
 
     def close(self) -> None:
         """End the readings; the server closes the sessions."""

@@ -18,6 +18,7 @@ from coalloc.collect.methods.events import (
     HopFailed,
     HopMoved,
     LinkHeld,
+    Refused,
 )
 from coalloc.collect.runtime.carrier import Carrier, Listener
 from coalloc.collect.runtime.hop import Hop
@@ -41,7 +42,7 @@ class _Coming:
         self.item = item
         self.here = Intervals()
         self.pieces: list[tuple[int, int]] = []
-        self.whole = False
+        self.whole = self.refused = False
         self.hops: dict[int, Hop] = {}
         """Hops that bring bytes of the file to its destination, by number."""
 
@@ -194,16 +195,19 @@ class CollectRunner:
         self._notify(HopFailed(self._loop.time(), number, str(error), full))
 
     def _refuse(self, send: Send, error: SourceError) -> None:
-        """Record that a host permanently refuses a file; if all holders do, fail, as the method would retry forever."""
+        """Record that a host permanently refuses a file; if all holders do, go on without it."""
         item = self._coming[send.piece.file].item
         self._refused.add((send.source, item.name))
-        if all((host, item.name) in self._refused for host in item.paths):
-            self.failed(TransferRefused(f"cannot fetch {item.name}: {error.message}", error.remedy))
+        coming = self._coming[item.name]
+        if not coming.refused and all((host, item.name) in self._refused for host in item.paths):
+            coming.refused = True
+            self.errors[item.name] = TransferRefused(f"cannot fetch {item.name}: {error.message}", error.remedy)
+            self._notify(Refused(self._loop.time(), item.name))
 
     def _delivered(self, send: Send) -> None:
         """Record a piece at the destination; finish its file if it was the last piece, unless the job is over."""
         coming = self._coming[send.piece.file]
-        if coming.add(send.piece.start, send.piece.end) and not self._over.done():
+        if coming.add(send.piece.start, send.piece.end) and not (coming.refused or self._over.done()):
             task = self._loop.create_task(self._finished(coming))
             self._finishing.add(task)
 
@@ -256,7 +260,7 @@ class CollectRunner:
     def _send(self, send: Send) -> None:
         coming, number = self._coming[send.piece.file], send.hop
         self._sends[number] = send
-        if coming.whole and send.sink == self._destination:  # the missing bytes arrived by other hops in the meantime
+        if (coming.whole or coming.refused) and send.sink == self._destination:  # it needs no more bytes
             self._notify(Arrived(self._loop.time(), number))
         else:
             hop = self.carrier.begin(send, coming.item, lambda hop: self._hop_changed(number, hop))

@@ -1,4 +1,7 @@
-"""A GridFTP server that takes part in a collect job, with its sessions for queries; `channels` moves the bytes."""
+"""A GridFTP server that takes part in a collect job, with its sessions for queries; `channels` moves the bytes.
+
+The sessions that move bytes count in the limit of connections that all coget processes of this machine share.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -8,7 +11,9 @@ from typing import TypeVar
 from coalloc.collect.runtime.holder import Holder
 from coalloc.engine.base import EngineOptions
 from coalloc.engine.gridftp.storage import Storage, open_storage
-from coalloc.errors import ConnectionLost, SourceError
+from coalloc.engine.limits.server_slots import Lease
+from coalloc.engine.sessions.replica_session import server_of
+from coalloc.errors import ConnectionLost, NoFreeConnection, SourceError
 
 __all__ = ["CollectServer"]
 
@@ -24,6 +29,36 @@ class CollectServer(Holder):
         super().__init__(label, url, options)
         self._idle: list[Storage] = []
         self._turn = asyncio.Semaphore(SESSIONS)
+        self.name = server_of(url) or ""
+        """HOST:PORT, by which its connections are counted."""
+        self._waiting = 0
+        """Number of sessions that wait for a free connection."""
+
+    @property
+    def wait(self) -> str | None:
+        slots = self.options.slots
+        return NoFreeConnection(self.name, slots.most, self._counted).message if slots and self._waiting else None
+
+    def take(self) -> Lease | None:
+        """Take a connection for moving data; None if this machine has all permitted ones."""
+        return self.options.slots.take(self.name) if self.options.slots else Lease()
+
+    async def lease(self) -> Lease:
+        """Take a connection for moving data, as soon as one is free."""
+        return self.take() or await self._counted()
+
+    async def _counted(self) -> Lease:
+        assert self.options.slots
+        self._waiting += 1
+        try:
+            return await self.options.slots.wait(self.name)
+        finally:
+            self._waiting -= 1
+
+    @property
+    def wanted(self) -> bool:
+        """Return whether sessions of this machine wait for a connection to the server."""
+        return self.options.slots is not None and self.options.slots.wanted(self.name)
 
     async def ask(self, question: Callable[[Storage], Awaitable[T]]) -> T:
         """Run a query in an open session; in a new one if there is none, or if the server has closed it.

@@ -106,7 +106,7 @@ def lost(session: Session, reply: Reply | None, span: Span, reached: int) -> Sou
 class _Receiver:
     """A receiver that reads one stream into the shared buffer until the span, up to its current end, is delivered."""
 
-    __slots__ = ("_at", "_data", "_deliver", "_gather", "_hidden", "_over", "_span")
+    __slots__ = ("_admitted", "_at", "_data", "_deliver", "_gather", "_hidden", "_over", "_paused", "_span")
 
     def __init__(self, data: DataStream, span: Span, deliver: Deliver, gather: ReadBuffer) -> None:
         self._data = data
@@ -114,18 +114,23 @@ class _Receiver:
         self._deliver = deliver
         self._gather = gather
         self._hidden = getattr(data, "overhead", 0)
-        self._at = span.start
+        self._at = self._admitted = span.start
+        self._paused = False
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def run(self) -> int:
         """Receive until the end, or as far as possible; return the offset reached."""
         loop = asyncio.get_running_loop()
-        loop.add_reader(self._data, self._readable)
-        try:
-            await self._over
-        finally:
-            loop.remove_reader(self._data)
-        return self._at
+        while True:
+            self._admitted = await self._span.admitted(self._at)
+            loop.add_reader(self._data, self._readable)
+            try:
+                await self._over
+            finally:
+                loop.remove_reader(self._data)
+            if not self._paused:
+                return self._at
+            self._paused, self._over = False, loop.create_future()
 
     def replied(self, transfer: PendingReply) -> None:
         """End the wait for data after a refusal, but not after success, or the loss of the control connection."""
@@ -142,7 +147,7 @@ class _Receiver:
             return
         buffer = BUFFERS.receiving
         try:
-            count = self._data.recv_into(buffer, min(wanted, len(buffer)))
+            count = self._data.recv_into(buffer, min(wanted, self._admitted - start, len(buffer)))
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
@@ -157,6 +162,9 @@ class _Receiver:
             self._end(error)
         else:
             if self._at >= self._span.end:
+                self._end()
+            elif self._at >= self._admitted:
+                self._paused = True
                 self._end()
             else:
                 self._gather.received(count, max(0, self._span.end - self._at - self._hidden))

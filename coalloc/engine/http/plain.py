@@ -178,13 +178,13 @@ class PlainAnswer:
     def is_success(self) -> bool:
         return 200 <= self.status_code < 300
 
-    async def aiter_raw(self) -> AsyncIterator[bytes]:
-        """Yield the body in pieces. Bytes that follow it are not read.
+    async def aiter_raw(self, chunk_size: int | None = None) -> AsyncIterator[bytes]:
+        """Yield the body in pieces of at most `chunk_size` bytes. Bytes that follow it are not read.
 
         :raises Disconnected: when the server closes the connection before the end of the body
         """
         while self._left is None or self._left > 0:
-            data, self._begun = self._begun or await self._received(), b""
+            data, self._begun = self._begun or await self._received(min(CHUNK, chunk_size or CHUNK)), b""
             if not data and self._left is None:
                 return
             if not data:
@@ -194,9 +194,9 @@ class PlainAnswer:
                 self._left -= len(data)
             yield data
 
-    async def _received(self) -> bytes:
+    async def _received(self, most: int) -> bytes:
         try:
-            return await self.connection.receive(CHUNK)
+            return await self.connection.receive(most)
         except OSError as error:
             raise Disconnected(str(error)) from None
 

@@ -235,14 +235,18 @@ class HTTPSource(Source):
 
     async def _fetch_alone(self, span: Span, deliver: Deliver) -> None:
         """Request a range alone; the next request waits until all of it has come."""
+        admitted = await span.admitted(span.start)
         requested_end, requested_at = span.end, asyncio.get_running_loop().time()
         async with self._part(span.start, requested_end) as answer:
             if validator(answer.headers):
                 self._unchanged_at = max(self._unchanged_at, requested_at)
-            chunks = answer.aiter_raw()
             at = span.start
-            whole = self._agreed is not None and not self._agreed.ranged and requested_end == self._agreed.size
+            unranged = self._agreed is not None and not self._agreed.ranged
+            chunks = answer.aiter_raw(self.options.admission.piece if self.options.admission and unranged else None)
+            whole = self._agreed is not None and unranged and requested_end == self._agreed.size
             while at < span.end:
+                if at >= admitted:
+                    admitted = await span.admitted(at)
                 with self._server.border():
                     chunk = await anext(chunks, b"")
                 if not chunk:
@@ -313,11 +317,21 @@ class HTTPSource(Source):
             self._check_version(answer)
             if headers and answer.status_code == 200:
                 raise Unsupported(f"{self._shown}: the server ignored a request for a part", "use another replica")
+            if headers and answer.status_code == NOTHING_THERE:
+                raise self._contradiction(answer, start, end)
             if answer.status_code != (PARTIAL if headers else 200):
                 raise await self._refusal(answer)
             if headers:
                 self._check_place(answer, start, end)
             yield answer
+
+    def _contradiction(self, answer: Answer, start: int, end: int) -> SourceError:
+        """Return the error for the answer that the file, whose size the server stated, has no such range."""
+        size = count(answer.headers.get("content-range", "").removeprefix("bytes */"))
+        if self._agreed and size not in (None, self._agreed.size):
+            return ReplicaChanged(f"{self._shown} has {size} bytes now, not {self._agreed.size}", "start again")
+        what = f"{self._shown}: the server says 416 to a request for bytes {start}-{end - 1}"
+        return Unsupported(f"{what}, although it states a larger size", "use another replica")
 
     def _check_version(self, answer: Answer) -> None:
         self._refuse_encoding(answer.headers)

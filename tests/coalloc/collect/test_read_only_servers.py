@@ -13,6 +13,7 @@ import pytest
 
 from coalloc import api
 from coalloc.collect.methods.adaptive import link_queue
+from coalloc.collect.runtime import hop_queue
 from coalloc.collect.runtime.read_only_server import ReadOnlyServer
 from coalloc.engine.limits.server_slots import Slots
 from coalloc.engine.s3.account import _session_of
@@ -24,8 +25,9 @@ from tests.support.fetching import options as engine_options
 from tests.support.fetching import random_file
 from tests.support.nginx import Nginx
 from tests.support.s3 import Moto, use_s3
-from tests.support.waiting import wait_until
-from tests.support.web import answer, ranges, redirect, web_server
+from tests.support.scripted import raw_server
+from tests.support.waiting import PATIENCE, wait_until
+from tests.support.web import Heard, answer, ranges, redirect, web_server
 
 CONTENT = Random(5).randbytes(700_000)
 WRONG = "crc32c=:AAAAAA==:"
@@ -156,6 +158,34 @@ async def test_a_token_goes_to_the_users_own_server_only(tmp_path, grid, monkeyp
     assert b"t0ken-1" not in records + repr(report).encode()
 
 
+@pytest.mark.parametrize("late", [False, True])
+async def test_a_token_that_expires_in_the_middle(tmp_path, grid, monkeypatch, late):
+    """The new token is in the file at once, or only after some refusals."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(grid.authority.certificate))
+    file = tmp_path / "token"
+    file.write_text("t0ken-1")
+    file.chmod(0o600)
+    monkeypatch.setenv("BEARER_TOKEN_FILE", str(file))
+    valid, refused = ["t0ken-1"], []
+
+    def serve(heard):
+        if heard.startswith("GET") and valid == ["t0ken-1"]:
+            valid[:] = ["t0ken-2"]
+            if not late:
+                file.write_text("t0ken-2")
+        if heard.header("Authorization") != f"Bearer {valid[0]}":
+            refused.append(heard)
+            if len(refused) == 5:
+                file.write_text("t0ken-2")
+            return answer("401 Unauthorized")
+        return ranges(CONTENT)(heard)
+
+    async with web_server(serve, grid) as web, asyncio.timeout(PATIENCE):
+        await collect(tmp_path, f"{web.url}/x", f"{web.url}/y")
+    assert refused
+    assert found(tmp_path / "out") == dict.fromkeys("xy", CONTENT)
+
+
 @pytest.mark.parametrize("unranged", [False, True])
 async def test_a_wrong_stated_checksum_is_never_accepted(tmp_path, unranged):
     def wrong(heard):
@@ -237,6 +267,66 @@ async def test_a_long_wait_for_the_rate_limit_is_not_given_up(tmp_path, monkeypa
         report = await collect(tmp_path, web.url("x"), limit_rate=100_000)
     assert report.seconds > 4
     assert found(tmp_path / "out") == expected
+
+
+def nothing_there(heard):
+    """Answer every request for a range by status 416."""
+    return answer("416 No") if heard.header("Range") else ranges(CONTENT)(heard)
+
+
+@pytest.mark.parametrize("method", ["adaptive", "one-by-one"])
+async def test_others_go_on_without_a_file_that_its_server_does_not_send(tmp_path, method):
+    async with web_server(nothing_there) as bad, web_server(ranges(CONTENT)) as good:
+        error = await failure(
+            tmp_path, f"{bad.url}/x", f"{good.url}/y", f"{good.url}/z", method=method, limit_rate=1_000_000
+        )
+        asked = len(bad.heard)
+    assert f"{bad.url}/x: the server says 416" in str(error)
+    assert asked < 20
+    assert {name: found(tmp_path / "out").get(name) for name in "xyz"} == {"x": None, "y": CONTENT, "z": CONTENT}
+
+
+@pytest.mark.parametrize("method", ["adaptive", "one-by-one"])
+async def test_many_files_that_a_server_does_not_send_cost_none_of_its_others(tmp_path, method):
+    def serve(heard):
+        return ranges(CONTENT)(heard) if "good" in heard.path else nothing_there(heard)
+
+    names = [f"bad{number}" for number in range(60)] + ["good1", "good2"]
+    async with web_server(serve) as web:
+        await failure(tmp_path, *(f"{web.url}/{name}" for name in names), method=method)
+    assert {name: found(tmp_path / "out").get(name) for name in names[-3:]} == {
+        "bad59": None,
+        "good1": CONTENT,
+        "good2": CONTENT,
+    }
+
+
+async def test_another_replica_replaces_one_that_is_not_sent(tmp_path):
+    async with web_server(nothing_there) as bad, web_server(ranges(CONTENT)) as good:
+        urls = "".join(f"<url>{server.url}/x</url>" for server in (bad, good))
+        digest = f'<hash type="sha-256">{sha256(CONTENT).hexdigest()}</hash>'
+        document = tmp_path / "x.meta4"
+        document.write_text(
+            f'<metalink xmlns="urn:ietf:params:xml:ns:metalink"><file name="x">{digest}{urls}</file></metalink>'
+        )
+        await collect(tmp_path, str(document))
+    assert found(tmp_path / "out") == {"x": CONTENT}
+
+
+async def test_a_server_that_sends_one_byte_at_a_time_is_given_up(tmp_path, monkeypatch):
+    monkeypatch.setattr(link_queue, "TRIES", 2)
+    monkeypatch.setattr(hop_queue, "TRIES", 2)
+
+    async def serve(reader, writer):
+        head = Heard((await reader.readuntil(b"\r\n\r\n")).decode())
+        whole, _, body = ranges(CONTENT)(head).partition(b"\r\n\r\n")
+        writer.write(whole + b"\r\n\r\n" + (b"" if head.startswith("HEAD") else body[:1]))
+        writer.close()
+
+    async with raw_server(serve) as port, asyncio.timeout(PATIENCE):
+        error = await failure(tmp_path, f"http://127.0.0.1:{port}/x")
+    assert f"http://127.0.0.1:{port}/x: the " in str(error)  # data ended, or connection was lost
+    assert not (tmp_path / "out" / "x").exists()
 
 
 @pytest.mark.parametrize("marked", [True, False])

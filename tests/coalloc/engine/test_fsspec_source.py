@@ -63,6 +63,11 @@ async def test_protocols_without_an_installed_package_are_unsupported(monkeypatc
     assert type(error) is Unsupported
     assert "paramiko" in error.remedy
     assert "secret" not in error.message
+    monkeypatch.setitem(sys.modules, "obstore", None)
+    monkeypatch.setitem(sys.modules, "obstore.exceptions", None)
+    error = await failure("gs://bucket/x")
+    assert type(error) is Unsupported
+    assert "coget[clouds]" in error.remedy
     error = await failure("nonsense://host/x")
     assert type(error) is Unsupported
     assert "nonsense://" in error.message

@@ -12,8 +12,8 @@ __all__ = ["MEMORY", "LinkQueue", "Pair", "PairRateMeter"]
 
 Pair = tuple[str, str]
 """Source and sink of a hop."""
-TRIES = 10
-"""Consecutive failures, about two minutes, after which a queue is given up; there may be another path."""
+TRIES = 7
+"""Consecutive failures, about half a minute, after which a queue is given up; there may be another path."""
 SILENCE, LONGEST = 10.0, 60.0
 """Minimum and maximum seconds without a byte after which a queue has stalled. Servers report progress every 5 s."""
 LATE = 4.0

@@ -21,7 +21,7 @@ from coalloc.collect.methods.adaptive.estimates import PEERS, Estimates, overlay
 from coalloc.collect.methods.adaptive.link_queue import Pair
 from coalloc.collect.methods.adaptive.traffic import HopTraffic
 from coalloc.collect.methods.base import Method
-from coalloc.collect.methods.events import Arrived, CollectStarted, Event, Gone, HopFailed, HopMoved, LinkHeld
+from coalloc.collect.methods.events import Arrived, CollectStarted, Event, Gone, HopFailed, HopMoved, LinkHeld, Refused
 from coalloc.errors import UsageError
 from coalloc.planner.network import Demand, Network
 
@@ -85,6 +85,8 @@ class AdaptiveCollecting(Method):
             self._failed(event, ended[0])
         elif isinstance(event, Gone):
             self._remove_host(event, ended)
+        elif isinstance(event, Refused):
+            self._due = now  # the next count of the stock leaves the file out
         if now >= self._due:
             yield from self._recompute(now)
         yield from self._hand_out(now)
@@ -106,6 +108,9 @@ class AdaptiveCollecting(Method):
 
     def _failed(self, event: HopFailed, send: Send) -> None:
         to = self._traffic.over(send)
+        if self.ledger.needs_nothing(send):  # the file was refused, which is no failure of the pair
+            self._soon(event.at)
+            return
         if event.full and to != send.sink:
             self._dispatch.limit(send.sink, self.ledger.occupied(send.sink))
         else:

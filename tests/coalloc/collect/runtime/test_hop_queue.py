@@ -9,6 +9,7 @@ from coalloc.collect.methods.actions import Piece
 from coalloc.collect.runtime.channels import ServerPair
 from coalloc.collect.runtime.hop import Hop
 from coalloc.collect.runtime.hop_queue import HopQueue
+from coalloc.collect.runtime.link_waits import LinkWaits
 from coalloc.collect.runtime.server import CollectServer
 from coalloc.errors import Unreachable
 from tests.support.fetching import options, random_file
@@ -28,7 +29,8 @@ async def test_a_pair_that_has_lost_one_end_keeps_no_session_at_the_other(ends):
     pairs = []
 
     async def connect():
-        pairs.append(await ServerPair.open(*(CollectServer(end.host, end.url(""), options()) for end in ends)))
+        source, sink = (CollectServer(end.host, end.url(""), options()) for end in ends)
+        pairs.append(await ServerPair.open(source, sink, LinkWaits(lambda held: None)))
         return pairs[-1]
 
     async def moved(name):

@@ -18,7 +18,6 @@ from coalloc.errors import (
     PermissionRefused,
     ReplicaChanged,
     ServerBusy,
-    ServerSays,
     SourceError,
     Stalled,
     Unreachable,
@@ -288,7 +287,8 @@ PART = 'HTTP/1.1 206 OK\nContent-Length: 10\nContent-Range: bytes 0-9/100\nETag:
         (f"{PART}0123456789".replace("ETag", "Content-Encoding: gzip\nETag"), Unsupported),
         (f"{STAT}{'0' * 100}", Unsupported),
         (f"{STAT}{'0' * 100}".replace('"1"', '"2"'), ReplicaChanged),
-        ("HTTP/1.1 416 No\nContent-Length: 0\n\n", ServerSays),
+        ("HTTP/1.1 416 No\nContent-Length: 0\n\n", Unsupported),
+        ("HTTP/1.1 416 No\nContent-Range: bytes */50\nContent-Length: 0\n\n", ReplicaChanged),
     ],
 )
 async def test_answers_that_are_not_what_was_asked(answer, kind):
