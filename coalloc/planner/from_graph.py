@@ -17,9 +17,9 @@ __all__ = ["flows_of", "in_bytes", "origins_of", "prices_of"]
 def prices_of(graph: CapacityGraph, side: Mask) -> dict[Limit, Fraction]:
     """Return the prices of the limits in a cut, so that a byte that crosses the cut pays at least one."""
     prices: dict[Limit, Fraction] = {}
-    for arc in np.flatnonzero(side[graph.tails] & ~side[graph.heads]).tolist():
+    for arc in np.flatnonzero(graph.crossing(side)).tolist():
         if arc < len(graph.links):
-            prices[Limit("link", graph.arrays.keys[graph.links[arc]])] = Fraction(1)
+            prices[Limit("link", graph.arrays.key(graph.links[arc]))] = Fraction(1)
         elif arc in graph.limits:
             limit, price = graph.limits[arc]
             prices[limit] = max(price, prices.get(limit, price))
@@ -34,7 +34,7 @@ def in_bytes(graph: CapacityGraph, flow: MaximumFlow, arc: int) -> Fraction:
 def flows_of(graph: CapacityGraph, flow: MaximumFlow) -> dict[LinkKey, Fraction]:
     """Return the bytes over each link."""
     links = [arc for arc in sorted(flow.amounts) if arc < len(graph.links)]
-    return {graph.arrays.keys[graph.links[arc]]: in_bytes(graph, flow, arc) for arc in links}
+    return {graph.arrays.key(graph.links[arc]): in_bytes(graph, flow, arc) for arc in links}
 
 
 def origins_of(graph: CapacityGraph, flow: MaximumFlow, files: Iterable[File]) -> dict[tuple[str, str], Fraction]:
