@@ -51,11 +51,11 @@ class Arrays:
         if max(int(self.capacities.max(initial=0)), *(each[2] or 0 for each in self.access), 0) >= MOST:
             raise UsageError("a capacity is too large for a plan", "give bytes per second below 2^60")
 
-    def key(self, link: int) -> LinkKey:
-        """Return the key of a link, by its number."""
-        source, source_isp = self._outs[int(self.tails[link])]
-        sink, sink_isp = self._ins[int(self.heads[link])]
-        return LinkKey(source, sink, source_isp, sink_isp)
+    def keys(self, links: Integers) -> list[LinkKey]:
+        """Return the keys of some links, by their numbers."""
+        outs, ins = (ends.take(links).tolist() for ends in (self.tails, self.heads))
+        ends = ((self._outs[out], self._ins[into]) for out, into in zip(outs, ins, strict=True))
+        return [LinkKey(source, sink, source_isp, sink_isp) for (source, source_isp), (sink, sink_isp) in ends]
 
     def links(self, sink: int, direct: bool) -> Integers:
         """Return the numbers of the links that can help to reach a host; `direct` if only from their source to it."""

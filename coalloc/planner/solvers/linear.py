@@ -46,11 +46,13 @@ class LinearOptimum(NamedTuple):
     :param graphs: the graph of each destination
     :param bytes: bytes over each arc of the graph of each destination
     :param prices: the dual solution
+    :param seconds: the makespan
     """
 
     graphs: Mapping[str, CapacityGraph]
     bytes: Mapping[str, Floats]
     prices: Mapping[Limit, Fraction]
+    seconds: Fraction
 
 
 def largest_theta(network: Network, demand: Demand, direct: bool = False) -> LinearOptimum | None:
@@ -180,4 +182,4 @@ class _Program:
             sink: found[self.first[sink] : self.first[sink] + len(graph.tails)] * scale
             for sink, graph in self.graphs.items()
         }
-        return LinearOptimum(self.graphs, amounts, prices)
+        return LinearOptimum(self.graphs, amounts, prices, Fraction(scale / self.rate))
