@@ -6,26 +6,25 @@ the first vertex to the second; the host's own files start at the second.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass
 from fractions import Fraction
 from math import gcd
-from operator import attrgetter, itemgetter
 
 import numpy as np
 from numpy.typing import NDArray
 
 from coalloc.errors import UsageError
-from coalloc.planner.network import File, Isp, Network
+from coalloc.planner.network import MOST, File, Isp, LinkKey, Network
 from coalloc.planner.results import Limit
 
-__all__ = ["Arrays", "CapacityGraph", "graph_of"]
+__all__ = ["Arrays", "CapacityGraph", "crossing_arcs", "graph_of"]
 
 Integers = NDArray[np.int64]
 Mask = NDArray[np.bool_]
-MOST = 2**60
-"""Limit of bytes, and of bytes per second, so that doubles, and sums of two doubles, fit into 63 bits."""
+Vertices = NDArray[np.int32]
+ONE = Fraction(1)
 
 
 class Arrays:
@@ -39,20 +38,32 @@ class Arrays:
     def __init__(self, network: Network) -> None:
         self.hosts = list(network.hosts.values())
         self.index = {host.name: i for i, host in enumerate(self.hosts)}
-        self.keys = list(network.links)
         self.owners = [*range(len(self.hosts)), *range(len(self.hosts))]
         self.access: list[tuple[int, int, int | None, Limit]] = []
         """Tail, head, bytes per second and limit of the arcs that join a host with its ISPs."""
         self.ports: dict[bool, list[list[int]]] = {out: [[] for _ in self.hosts] for out in (True, False)}
         """For each host, the vertices at which its outgoing links begin (True), and its incoming links end (False)."""
-        self.outs, self.ins = dict(self._isps(out=True)), dict(self._isps(out=False))
-        # There may be a million links, so their values are collected without a loop in Python.
-        sources, sinks, source_isps, sink_isps = (list(map(itemgetter(i), self.keys)) for i in range(4))
-        self.tails, self.heads = _vertices(self.outs, sources, source_isps), _vertices(self.ins, sinks, sink_isps)
-        capacities = list(map(attrgetter("capacity"), network.links.values()))
-        if max(max(capacities, default=0), *(each[2] or 0 for each in self.access), 0) >= MOST:
+        self._outs, self._ins = dict(self._isps(out=True)), dict(self._isps(out=False))
+        columns = network.columns
+        self.tails = np.fromiter(self._outs, np.int32, len(self._outs)).take(columns.outs)
+        self.heads = np.fromiter(self._ins, np.int32, len(self._ins)).take(columns.ins)
+        self.capacities = np.asarray(columns.capacities)
+        if max(int(self.capacities.max(initial=0)), *(each[2] or 0 for each in self.access), 0) >= MOST:
             raise UsageError("a capacity is too large for a plan", "give bytes per second below 2^60")
-        self.capacities = np.array(capacities, np.int64)
+
+    def keys(self, links: Integers) -> list[LinkKey]:
+        """Return the keys of some links, by their numbers."""
+        outs, ins = (ends.take(links).tolist() for ends in (self.tails, self.heads))
+        ends = ((self._outs[out], self._ins[into]) for out, into in zip(outs, ins, strict=True))
+        return [LinkKey(source, sink, source_isp, sink_isp) for (source, source_isp), (sink, sink_isp) in ends]
+
+    def links(self, sink: int, direct: bool) -> Integers:
+        """Return the numbers of the links that can help to reach a host; `direct` if only from their source to it."""
+        elsewhere = np.array(self.owners, np.int32) != sink
+        wanted = elsewhere.take(self.tails)
+        if direct:
+            wanted &= ~elsewhere.take(self.heads)
+        return np.flatnonzero(wanted)
 
     def with_capacities(self, capacities: Integers) -> "Arrays":
         """Return the same network with other capacities of its links."""
@@ -60,8 +71,11 @@ class Arrays:
         changed.capacities = capacities
         return changed
 
-    def _isps(self, out: bool) -> Iterator[tuple[tuple[str, str], int]]:
-        """Yield the vertex of each ISP; the host's own vertex if it has one ISP without a limit."""
+    def _isps(self, out: bool) -> Iterator[tuple[int, tuple[str, str]]]:
+        """Yield the vertex of each ISP, in the order of `Network.columns`.
+
+        It is the host's own vertex if the host has one ISP without a limit.
+        """
         for i, host in enumerate(self.hosts):
             at = i + out * len(self.hosts)
             for isp in host.isps or (Isp(),):
@@ -73,15 +87,7 @@ class Arrays:
                     ends = (at, vertex) if out else (vertex, at)
                     self.access.append((*ends, limit, Limit("up" if out else "down", (host.name, isp.name))))
                 self.ports[out][i].append(vertex)
-                yield (host.name, isp.name), vertex
-
-
-def _vertices(known: Mapping[tuple[str, str], int], hosts: Sequence[str], isps: Sequence[str]) -> NDArray[np.int32]:
-    """Return the vertices of hosts and their ISPs."""
-    if any(isps):
-        return np.fromiter(map(known.__getitem__, zip(hosts, isps, strict=True)), np.int32, len(hosts))
-    by_host = {host: vertex for (host, isp), vertex in known.items() if not isp}
-    return np.fromiter(map(by_host.__getitem__, hosts), np.int32, len(hosts))
+                yield vertex, (host.name, isp.name)
 
 
 @dataclass(frozen=True)
@@ -104,8 +110,8 @@ class CapacityGraph:
 
     arrays: Arrays
     vertices: int
-    tails: NDArray[np.int32]
-    heads: NDArray[np.int32]
+    tails: Vertices
+    heads: Vertices
     slopes: Integers
     offsets: Mapping[int, int]
     source: int
@@ -117,6 +123,17 @@ class CapacityGraph:
     links: Integers
     limits: Mapping[int, tuple[Limit, Fraction]]
     groups: Mapping[int, tuple[frozenset[str], str]]
+
+    def crossing(self, side: Mask) -> Mask:
+        """Return whether each arc crosses a cut, from the source's side."""
+        return crossing_arcs(self.tails, self.heads, side)
+
+
+def crossing_arcs(tails: Vertices, heads: Vertices, side: Mask) -> Mask:
+    """Return whether each arc crosses a cut, from the source's side."""
+    crossing: Mask = side.take(tails)
+    crossing &= ~side.take(heads)
+    return crossing
 
 
 def graph_of(arrays: Arrays, files: Iterable[File], sink: str, direct: bool = False) -> CapacityGraph:
@@ -162,7 +179,7 @@ class _GraphBuilder:
         self.arcs.append((tail, head, 0, total))
 
     def _limited(self, tail: int, head: int, limit: int, named: Limit) -> None:
-        self.limits[len(self.arcs)] = (named, Fraction(1))
+        self.limits[len(self.arcs)] = (named, ONE)
         self.arcs.append((tail, head, 2 * limit, 0))
 
     def _hosts(self, total: int, alone: Mapping[str, int]) -> None:
@@ -204,22 +221,21 @@ class _GraphBuilder:
         return vertex
 
     def _graph(self, total: int, source: int) -> CapacityGraph:
-        arrays, owners = self.arrays, np.array(self.arrays.owners, np.int32)
-        wanted = owners[arrays.tails] != self.at
-        if self.direct:
-            wanted &= owners[arrays.heads] == self.at
-        links = np.flatnonzero(wanted)
+        arrays = self.arrays
+        links = arrays.links(self.at, self.direct)
         first = len(links)
-        tails, heads, slopes, offsets = np.array(self.arcs, np.int64).T
-        slopes = np.concatenate([2 * arrays.capacities[links], slopes])
-        step, unit = int(np.gcd.reduce(slopes)) or 1, gcd(total, *offsets.tolist())
+        tails, heads, rates, offsets = zip(*self.arcs, strict=True)
+        slopes = np.concatenate([arrays.capacities.take(links), np.array(rates, np.int64)])
+        slopes[:first] *= 2
+        step, unit = int(np.gcd.reduce(slopes)) or 1, gcd(total, *offsets)
+        slopes //= step
         return CapacityGraph(
             arrays,
             self.vertices,
-            np.concatenate([arrays.tails[links], tails.astype(np.int32)]),
-            np.concatenate([arrays.heads[links], heads.astype(np.int32)]),
-            slopes // step,
-            {first + arc: offset // unit for arc, offset in enumerate(offsets.tolist()) if offset},
+            np.concatenate([arrays.tails.take(links), np.array(tails, np.int32)]),
+            np.concatenate([arrays.heads.take(links), np.array(heads, np.int32)]),
+            slopes,
+            {first + arc: offset // unit for arc, offset in enumerate(offsets) if offset},
             source,
             self.sink,
             self.at,

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from coalloc.planner.capacity_graph import CapacityGraph, Mask
+from coalloc.planner.capacity_graph import ONE, CapacityGraph, Mask
 from coalloc.planner.network import File, LinkKey
 from coalloc.planner.paths import dealt
 from coalloc.planner.results import Limit
@@ -17,10 +17,11 @@ __all__ = ["flows_of", "in_bytes", "origins_of", "prices_of"]
 def prices_of(graph: CapacityGraph, side: Mask) -> dict[Limit, Fraction]:
     """Return the prices of the limits in a cut, so that a byte that crosses the cut pays at least one."""
     prices: dict[Limit, Fraction] = {}
-    for arc in np.flatnonzero(side[graph.tails] & ~side[graph.heads]).tolist():
-        if arc < len(graph.links):
-            prices[Limit("link", graph.arrays.keys[graph.links[arc]])] = Fraction(1)
-        elif arc in graph.limits:
+    arcs = np.flatnonzero(graph.crossing(side))
+    links = arcs[arcs < len(graph.links)]
+    prices.update((Limit("link", key), ONE) for key in graph.arrays.keys(graph.links[links]))
+    for arc in arcs[len(links) :].tolist():
+        if arc in graph.limits:
             limit, price = graph.limits[arc]
             prices[limit] = max(price, prices.get(limit, price))
     return prices
@@ -34,7 +35,8 @@ def in_bytes(graph: CapacityGraph, flow: MaximumFlow, arc: int) -> Fraction:
 def flows_of(graph: CapacityGraph, flow: MaximumFlow) -> dict[LinkKey, Fraction]:
     """Return the bytes over each link."""
     links = [arc for arc in sorted(flow.amounts) if arc < len(graph.links)]
-    return {graph.arrays.keys[graph.links[arc]]: in_bytes(graph, flow, arc) for arc in links}
+    keys = graph.arrays.keys(graph.links[links])
+    return {key: in_bytes(graph, flow, arc) for key, arc in zip(keys, links, strict=True)}
 
 
 def origins_of(graph: CapacityGraph, flow: MaximumFlow, files: Iterable[File]) -> dict[tuple[str, str], Fraction]:

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 
-from coalloc.planner.network import LinkKey, Network
+from coalloc.planner.network import Host, LinkKey, Network
 from coalloc.planner.results import Limit
 
 __all__ = ["BUDGET", "PlanLimits", "duration", "named", "reason"]
@@ -127,13 +127,24 @@ def _bundles(network: Network, links: list[LinkKey]) -> list[str]:
     if not links:
         return []
     sources, sinks = {key.source for key in links}, {key.sink for key in links}
-    if len(sinks) == 1 and len(links) == sum(key.sink in sinks for key in network.links):
+    if len(sinks) == 1 and len(links) == _between(network, network.hosts, sinks):
         return [f"all links into {links[0].sink}"]
-    if len(sources) == 1 and len(links) == sum(key.source in sources for key in network.links):
+    if len(sources) == 1 and len(links) == _between(network, sources, network.hosts):
         return [f"all links out of {links[0].source}"]
     if len(links) <= FEW:
         return [f"the link {key}" for key in links]
     return [f"{len(links)} links from {_hosts(sources)} to {_hosts(sinks)}"]
+
+
+def _between(network: Network, sources: Iterable[str], sinks: Iterable[str]) -> int:
+    """Return the number of links from some hosts to others, without a look at all links, of which there may be many."""
+    outs, ins = ([(name, isp) for name in names for isp in _isps(network.hosts[name])] for names in (sources, sinks))
+    pairs = ((out, into) for out in outs for into in ins)
+    return sum(LinkKey(source, sink, x, y) in network.links for (source, x), (sink, y) in pairs)
+
+
+def _isps(host: Host) -> list[str]:
+    return [isp.name for isp in host.isps] or [""]
 
 
 def _hosts(names: set[str]) -> str:

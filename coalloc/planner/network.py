@@ -4,15 +4,20 @@ Sizes are bytes, times seconds, capacities whole bytes per second, so that plans
 is known. Networks known from several origins can be joined.
 """
 
+from array import array
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from math import inf
+from itertools import count
 from operator import index
 from typing import NamedTuple, Self
 
 from coalloc.errors import UsageError
+from coalloc.planner.checks import check_finite, check_once, check_same, check_whole
 
 __all__ = ["Demand", "File", "Host", "Isp", "Link", "LinkKey", "Network", "Shared", "joined"]
+
+MOST = 2**60
+"""Limit of bytes, and of bytes per second, so that doubles, and sums of two doubles, fit into 63 bits."""
 
 
 class Isp(NamedTuple):
@@ -74,6 +79,21 @@ class Shared(NamedTuple):
     weights: Mapping[LinkKey, float]
 
 
+class LinkColumns(NamedTuple):
+    """The links of a network in arrays, in their order, for solvers.
+
+    The connections of all hosts are numbered in the order of the hosts; a host without any counts as one connection.
+
+    :param outs: number of the connection by which a link leaves its source
+    :param ins: number of the connection by which it enters its sink
+    :param capacities: bytes per second, at most `MOST`
+    """
+
+    outs: "array[int]"
+    ins: "array[int]"
+    capacities: "array[int]"
+
+
 @dataclass(frozen=True)
 class Network:
     """Hosts, and the links between them. Two hosts without a link cannot reach each other.
@@ -87,37 +107,60 @@ class Network:
     shared: tuple[Shared, ...] = ()
     is_uncertain: bool = field(init=False, repr=False, compare=False, default=False)
     """Whether the capacity of any link is uncertain, by its bounds or its age."""
+    columns: LinkColumns = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for name, host in self.hosts.items():
             what = f"host {host.name}"
-            _same(what, name, host.name)
-            _once(f"an ISP of {what}", (isp.name for isp in host.isps))
-            _whole(what, host.io, host.storage, *(limit for isp in host.isps for limit in isp[1:]))
-        isps = {name: {isp.name for isp in host.isps} or {""} for name, host in self.hosts.items()}
-        for key, link in self.links.items():  # up to a million links: call the checks only for unusual values
-            if type(link.capacity) is not int or link.capacity < 0 or link.bounds or link.price or link.age is not None:
-                _whole(f"link {key}", link.capacity, *(link.bounds or ()))
-                _finite(f"link {key}", link.price, link.age)
-                if link.age or (link.bounds and link.bounds[0] != link.bounds[1]):
-                    object.__setattr__(self, "is_uncertain", True)
-            if key != link.key:
-                _same(f"link {key}", key, link.key)
-            source, sink, source_isp, sink_isp = key
-            if source_isp not in isps.get(source, ()) or sink_isp not in isps.get(sink, ()):
-                self._refuse(key, isps)
-            if source == sink:
-                raise UsageError(f"link {key} has the same host at both ends", "give two hosts")
-        _once("a shared set", (each.name for each in self.shared))
+            check_same(what, name, host.name)
+            check_once(f"an ISP of {what}", (isp.name for isp in host.isps))
+            check_whole(what, host.io, host.storage, *(limit for isp in host.isps for limit in isp[1:]))
+        object.__setattr__(self, "columns", self._checked_links())
+        check_once("a shared set", (each.name for each in self.shared))
         for each in self.shared:
-            _whole(f"shared set {each.name}", each.capacity)
-            _finite(f"shared set {each.name}", *each.weights.values())
+            check_whole(f"shared set {each.name}", each.capacity)
+            check_finite(f"shared set {each.name}", *each.weights.values())
             for key in each.weights:
                 if key not in self.links:
                     raise UsageError(f"shared set {each.name} names the unknown link {key}", "add the link")
 
+    def _checked_links(self) -> LinkColumns:
+        numbers = count()
+        isps = {name: {isp.name: next(numbers) for isp in host.isps or (Isp(),)} for name, host in self.hosts.items()}
+        columns = LinkColumns(array("i"), array("i"), array("q"))
+        add_out, add_in, add_capacity = (column.append for column in columns)
+        for key, link in self.links.items():  # up to a million links: call the checks only for unusual values
+            capacity = link.capacity
+            if (
+                type(capacity) is not int
+                or not 0 <= capacity < MOST
+                or link.bounds
+                or link.price
+                or link.age is not None
+            ):
+                self._check(link)
+                capacity = min(index(capacity), MOST)
+            if key != link.key:
+                check_same(f"link {key}", key, link.key)
+            source, sink, source_isp, sink_isp = key
+            try:
+                add_out(isps[source][source_isp])
+                add_in(isps[sink][sink_isp])
+            except KeyError:
+                self._refuse(key, isps)
+            if source == sink:
+                raise UsageError(f"link {key} has the same host at both ends", "give two hosts")
+            add_capacity(capacity)
+        return columns
+
+    def _check(self, link: Link) -> None:
+        check_whole(f"link {link.key}", link.capacity, *(link.bounds or ()))
+        check_finite(f"link {link.key}", link.price, link.age)
+        if link.age or (link.bounds and link.bounds[0] != link.bounds[1]):
+            object.__setattr__(self, "is_uncertain", True)
+
     @staticmethod
-    def _refuse(key: LinkKey, isps: Mapping[str, set[str]]) -> None:
+    def _refuse(key: LinkKey, isps: Mapping[str, Container[str]]) -> None:
         """Refuse a link whose hosts or ISPs are unknown. :raises UsageError:"""
         for name, isp in ((key.source, key.source_isp), (key.sink, key.sink_isp)):
             if name not in isps:
@@ -130,9 +173,11 @@ class Network:
     @classmethod
     def of(cls, hosts: tuple[Host, ...], links: tuple[Link, ...], shared: tuple[Shared, ...] = ()) -> Self:
         """Create a network from hosts and links, without their names as keys."""
-        _once("a host", (host.name for host in hosts))
-        _once("a link", (link.key for link in links))
-        return cls({host.name: host for host in hosts}, {link.key: link for link in links}, shared)
+        by_key = {link.key: link for link in links}
+        check_once("a host", (host.name for host in hosts))
+        if len(by_key) < len(links):
+            check_once("a link", (link.key for link in links))
+        return cls({host.name: host for host in hosts}, by_key, shared)
 
     def cautious(self) -> Self:
         """Return the network with the capacities that links reach in nine of ten cases."""
@@ -163,41 +208,6 @@ def _among(shared: Iterable[Shared], links: Container[LinkKey]) -> tuple[Shared,
     )
 
 
-def _whole(what: str, *numbers: int | None) -> None:
-    """Check that numbers are whole and not negative. :raises UsageError:"""
-    for number in numbers:
-        if number is None:
-            continue
-        try:
-            index(number)
-        except TypeError:
-            remedy = "give whole bytes, or whole bytes per second"
-            raise UsageError(f"{what} has the number {number!r}, which is not whole", remedy) from None
-        if number < 0:
-            raise UsageError(f"{what} has a negative number", "give bytes, or bytes per second, from 0")
-
-
-def _finite(what: str, *numbers: float | None) -> None:
-    """Check that numbers are finite and not negative. :raises UsageError:"""
-    for number in numbers:
-        if number is not None and not 0 <= number < inf:
-            raise UsageError(f"{what} has the invalid number {number!r}", "give a finite number from 0")
-
-
-def _once(what: str, names: Iterable[object]) -> None:
-    """Check that no name occurs twice. :raises UsageError:"""
-    seen: set[object] = set()
-    for name in names:
-        if name in seen:
-            raise UsageError(f"{what} occurs twice: {str(name)!r}", "leave out one of them, or rename it")
-        seen.add(name)
-
-
-def _same(what: str, key: object, name: object) -> None:
-    if key != name:
-        raise UsageError(f"{what} has another name as its key, {str(key)!r}", "use its own name as the key")
-
-
 @dataclass(frozen=True)
 class File:
     """Bytes with the same holders and the same destinations, for example a file with replicas.
@@ -219,10 +229,10 @@ class File:
 
     def __post_init__(self) -> None:
         what = f"file {self.name}"
-        _whole(what, self.size)
-        _finite(what, self.available, self.deadline)
-        _once(f"a holder of {what}", self.holders)
-        _once(f"a destination of {what}", self.destinations)
+        check_whole(what, self.size)
+        check_finite(what, self.available, self.deadline)
+        check_once(f"a holder of {what}", self.holders)
+        check_once(f"a destination of {what}", self.destinations)
 
 
 @dataclass(frozen=True)
@@ -236,8 +246,8 @@ class Demand:
     budget: float | None = None
 
     def __post_init__(self) -> None:
-        _once("a file", (file.name for file in self.files))
-        _finite("the budget", self.budget)
+        check_once("a file", (file.name for file in self.files))
+        check_finite("the budget", self.budget)
 
     @property
     def size(self) -> int:

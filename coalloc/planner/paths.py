@@ -1,57 +1,86 @@
 """Conversion of a flow over arcs to paths of whole bytes."""
 
-from collections import Counter, defaultdict, deque
-from collections.abc import Hashable, Iterable, Iterator, Mapping
-from itertools import groupby
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from heapq import heappop, heappush
+from itertools import count, groupby
 from typing import TypeVar
 
 import numpy as np
 
-from coalloc.planner.capacity_graph import CapacityGraph
+from coalloc.planner.capacity_graph import CapacityGraph, Mask
 from coalloc.planner.network import File
 from coalloc.planner.results import PlannedPath
 from coalloc.planner.solvers.maxflow import Backend, MaximumFlow
 
-__all__ = ["Amounts", "dealt", "leaving_arcs", "paths_of", "shortest", "take", "without_cycles"]
+__all__ = ["Amounts", "FlowLeft", "dealt", "path_for_little", "paths_of", "without_cycles"]
 
 Amounts = dict[int, int]
 Key = TypeVar("Key", bound=Hashable)
+EVERYTHING = 2**62
+"""More than the slope of any arc."""
+
+
+class FlowLeft:
+    """A flow that is removed path by path.
+
+    :param amounts: amount of each arc in use, which is reduced
+    """
+
+    def __init__(self, graph: CapacityGraph, amounts: Amounts) -> None:
+        self.amounts, self._sink = amounts, graph.sink
+        arcs = np.fromiter(amounts, np.int64, len(amounts))
+        self.heads: dict[int, int] = dict(zip(amounts, graph.heads.take(arcs).tolist(), strict=True))
+        self.leaving: defaultdict[int, list[int]] = defaultdict(list)
+        """The arcs by the vertex at which they begin."""
+        for arc, tail in zip(amounts, graph.tails.take(arcs).tolist(), strict=True):
+            self.leaving[tail].append(arc)
+
+    def take(self, arc: int) -> tuple[list[int], int]:
+        """Follow the arcs with the largest flow to the sink; return the path, and the amount, which is removed.
+
+        The amount is the smallest flow of an arc on the path; 0 if the path ends before the sink.
+        """
+        amounts, heads, leaving = self.amounts, self.heads, self.leaving
+        path = [arc]
+        while (here := heads[path[-1]]) != self._sink:
+            onward = leaving.get(here)
+            if not onward:
+                return path, 0
+            path.append(max(onward, key=amounts.__getitem__) if len(onward) > 1 else onward[0])
+        most = min(map(amounts.__getitem__, path))
+        for each in path:
+            amounts[each] -= most
+        return path, most
 
 
 def without_cycles(graph: CapacityGraph, amounts: Mapping[int, int]) -> Amounts:
     """Return the flow without cycles, which solvers may leave in it, and which would only load links."""
-    left = dict(amounts)
-    leaving = leaving_arcs(graph, left)
+    flow = FlowLeft(graph, dict(amounts))
     done: set[int] = set()
-    for start in list(leaving):
-        _search(graph, start, left, leaving, done)
-    return {arc: amount for arc, amount in left.items() if amount}
+    for start in list(flow.leaving):
+        if start not in done:
+            _search(flow, start, done)
+    return {arc: amount for arc, amount in flow.amounts.items() if amount}
 
 
-def leaving_arcs(graph: CapacityGraph, amounts: Iterable[int]) -> defaultdict[int, list[int]]:
-    """Return the arcs by the vertex at which they begin."""
-    leaving: defaultdict[int, list[int]] = defaultdict(list)
-    for arc in amounts:
-        leaving[int(graph.tails[arc])].append(arc)
-    return leaving
-
-
-def _search(graph: CapacityGraph, start: int, left: Amounts, leaving: Mapping[int, list[int]], done: set[int]) -> None:
+def _search(flow: FlowLeft, start: int, done: set[int]) -> None:
     """Search depth first from a vertex; subtract from each cycle its smallest amount."""
+    left, heads = flow.amounts, flow.heads
     path: list[int] = []
     at = {start: 0}
     while True:
-        here = int(graph.heads[path[-1]]) if path else start
-        arcs = leaving.get(here, [])
-        while arcs and (not left[arcs[-1]] or int(graph.heads[arcs[-1]]) in done):
+        here = heads[path[-1]] if path else start
+        arcs = flow.leaving.get(here, [])
+        while arcs and (not left[arcs[-1]] or heads[arcs[-1]] in done):
             arcs.pop()
         if arcs:
             path.append(arcs[-1])
-            head = int(graph.heads[arcs[-1]])
+            head = heads[arcs[-1]]
             if head in at:
                 _cancel(left, path[at[head] :])
                 for arc in path[at[head] : -1]:
-                    del at[int(graph.heads[arc])]
+                    del at[heads[arc]]
                 del path[at[head] :]
             else:
                 at[head] = len(path)
@@ -71,52 +100,45 @@ def _cancel(left: Amounts, circle: list[int]) -> None:
 
 def paths_of(graph: CapacityGraph, flow: MaximumFlow, files: Iterable[File], backend: Backend) -> Iterator[PlannedPath]:
     """Yield paths in whole bytes whose sum differs from a flow without cycles by less than a byte on each arc."""
-    left = _whole(graph, flow, backend)
-    leaving = leaving_arcs(graph, left)
+    left = FlowLeft(graph, _whole(graph, flow, backend))
     paths: defaultdict[frozenset[str], list[tuple[tuple[str, ...], int]]] = defaultdict(list)
+    names = [graph.arrays.hosts[host].name for host in graph.arrays.owners]
     for arc, (holders, _) in graph.groups.items():
-        while left.get(arc):
-            path, amount = take(graph, arc, left, leaving)
-            paths[holders].append((_hosts(graph, path), amount))
+        while left.amounts.get(arc):
+            path, amount = left.take(arc)
+            paths[holders].append((_hosts(names, map(left.heads.__getitem__, path)), amount))
     for file, parts in dealt(files, paths):
         yield from (PlannedPath(file.name, hosts, size) for hosts, size in parts.items())
 
 
-def take(graph: CapacityGraph, arc: int, left: Amounts, leaving: Mapping[int, list[int]]) -> tuple[list[int], int]:
-    """Follow the arcs with the largest flow to the sink; return the path, and the amount, which is removed from `left`.
+def path_for_little(graph: CapacityGraph, starts: Iterable[int], usable: Mask, wide: bool) -> list[int] | None:
+    """Return the path with the fewest arcs from one of these arcs to the sink; None if there is none.
 
-    The amount is the smallest flow of an arc on the path; 0 if the path ends before the sink.
+    :param usable: whether each arc can carry anything
+    :param wide: whether to prefer the path whose narrowest limit is the widest, whatever its length
     """
-    path = [arc]
-    while (here := int(graph.heads[path[-1]])) != graph.sink:
-        if not leaving.get(here):
-            return path, 0
-        path.append(max(leaving[here], key=left.__getitem__))
-    most = min(left[each] for each in path)
-    for each in path:
-        left[each] -= most
-    return path, most
-
-
-def shortest(graph: CapacityGraph, starts: Iterable[int]) -> list[int]:
-    """Return a path with the fewest arcs from one of these arcs to the sink, regardless of capacities."""
-    leaving = leaving_arcs(graph, (arc for arc in range(len(graph.tails)) if graph.slopes[arc] or arc in graph.offsets))
-    paths, seen = deque([arc] for arc in starts), set[int]()
-    while paths:
-        path = paths.popleft()
-        here = int(graph.heads[path[-1]])
+    arcs = np.flatnonzero(usable).tolist()
+    widths = dict(zip(arcs, graph.slopes[arcs].tolist(), strict=True)) if wide else dict.fromkeys(arcs, 1)
+    widths.update((arc, EVERYTHING) for arc in graph.offsets if arc in widths)
+    onward = FlowLeft(graph, widths)
+    number = count()
+    heap, seen = [(-EVERYTHING if wide else -1, 1, next(number), [arc]) for arc in starts], set[int]()
+    while heap:
+        width, length, _, path = heappop(heap)
+        here = onward.heads[path[-1]]
         if here == graph.sink:
             return path
         if here not in seen:
             seen.add(here)
-            paths.extend([*path, arc] for arc in leaving[here])
-    raise ValueError("no path leads to the sink")
+            for arc in onward.leaving[here]:
+                heappush(heap, (max(width, -widths[arc]), length + 1, next(number), [*path, arc]))
+    return None
 
 
-def _hosts(graph: CapacityGraph, path: list[int]) -> tuple[str, ...]:
-    owners = graph.arrays.owners
-    passed = [owners[vertex] for vertex in graph.heads[path].tolist() if vertex < len(owners)]
-    return tuple(graph.arrays.hosts[host].name for host, _ in groupby(passed))
+def _hosts(names: Sequence[str], vertices: Iterable[int]) -> tuple[str, ...]:
+    """Return the hosts on a path, by the names of the hosts of vertices; vertices of files come last."""
+    passed = [names[vertex] for vertex in vertices if vertex < len(names)]
+    return tuple(name for name, _ in groupby(passed))
 
 
 def dealt(
@@ -128,16 +150,16 @@ def dealt(
     """
     rest = {holders: list(reversed(some)) for holders, some in shares.items()}
     for file in files:
-        got: Counter[Key] = Counter()
+        got: dict[Key, int] = {}
         stock, wanted = rest[frozenset(file.holders)], file.size * parts
         while wanted:
             key, there = stock.pop()
             taken = min(there, wanted)
-            got[key] += taken
+            got[key] = got.get(key, 0) + taken
             wanted -= taken
             if taken < there:
                 stock.append((key, there - taken))
-        yield file, +got
+        yield file, {key: size for key, size in got.items() if size}
 
 
 def _whole(graph: CapacityGraph, flow: MaximumFlow, backend: Backend) -> Amounts:
@@ -154,9 +176,11 @@ def _whole(graph: CapacityGraph, flow: MaximumFlow, backend: Backend) -> Amounts
         return floors
     excess: Counter[int] = Counter({graph.source: graph.total * graph.unit // 2})
     excess[graph.sink] = -excess[graph.source]
-    for arc, amount in floors.items():
-        excess[int(graph.heads[arc])] += amount
-        excess[int(graph.tails[arc])] -= amount
+    arcs = np.fromiter(floors, np.int64, len(floors))
+    ends = zip(graph.tails.take(arcs).tolist(), graph.heads.take(arcs).tolist(), floors.values(), strict=True)
+    for tail, head, amount in ends:
+        excess[head] += amount
+        excess[tail] -= amount
     for arc in _rounded_up(graph, loose, +excess, -excess, backend):
         floors[arc] += 1
     return floors

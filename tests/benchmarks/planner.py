@@ -1,9 +1,9 @@
 """Speed of the flow planner: `python -m tests.benchmarks.planner`.
 
 Measures the CPU time to find the least time T* and its flow: building the graph from a network in arrays, and all
-max-flows. Two steps are measured separately, because they run once or are optional: converting a network to arrays, and
-building paths of whole bytes. The reference is one max-flow by OR-tools on the same graph, with the capacities at T*
-rounded to 64 bits.
+max-flows. Two other times are measured separately: that of paths of whole bytes, and that of a whole plan as users get
+it, for a network of objects, with the plan without relays, paths and certificate. The reference is one max-flow by
+OR-tools on the same graph, with the capacities at T* rounded to 64 bits.
 
 Networks are random, with fixed seeds. In `wide` ones, link rates are lognormal, and the access links of hosts are the
 bottleneck. In `narrow` ones, the links to the sink are the bottleneck, so that most sources need relays.
@@ -18,10 +18,11 @@ from typing import NamedTuple
 import numpy as np
 
 from coalloc.planner.capacity_graph import Arrays, CapacityGraph, graph_of
-from coalloc.planner.network import File, Host, Isp, Link, LinkKey, Network
+from coalloc.planner.network import Demand, File, Host, Isp, Link, LinkKey, Network
 from coalloc.planner.paths import paths_of, without_cycles
 from coalloc.planner.solvers.maxflow import ORTOOLS, SCIPY, Backend
 from coalloc.planner.solvers.newton import least_time
+from coalloc.planner.static.makespan import solve
 
 TIMES = 7
 SLACK = 5
@@ -80,17 +81,18 @@ def bare(graph: CapacityGraph, seconds: float) -> float:
 
 
 class Times(NamedTuple):
-    """The times for one network in milliseconds: T* with its flow, one max-flow, arrays, paths."""
+    """The times for one network in milliseconds: T* with its flow, one max-flow, the whole plan, paths."""
 
     whole: float
     bare: float
-    arrays: float
+    plan: float
     paths: float
 
 
 def times(case: Case, narrow: bool, backend: Backend, seed: int) -> Times:
-    """Measure one network; `whole` is the best of three runs."""
+    """Measure one network; `whole` and `plan` are the best of three runs."""
     network, files = drawn(case, narrow, seed)
+    planned = min(_milliseconds(lambda: solve(network, Demand(tuple(files)), backend)) for _ in range(3))
     arrays = Arrays(network)
     whole = min(_milliseconds(lambda: least_time(graph_of(arrays, files, "h0"), backend)) for _ in range(3))
     graph = graph_of(arrays, files, "h0")
@@ -99,7 +101,7 @@ def times(case: Case, narrow: bool, backend: Backend, seed: int) -> Times:
     return Times(
         whole,
         bare(graph, float(found)) if find_spec("ortools") else float("nan"),
-        _milliseconds(lambda: Arrays(network)),
+        planned,
         _milliseconds(lambda: list(paths_of(graph, flow, files, backend))),
     )
 
@@ -107,11 +109,11 @@ def times(case: Case, narrow: bool, backend: Backend, seed: int) -> Times:
 def line(case: Case, narrow: bool, backend: Backend) -> str:
     """Measure `TIMES` networks of a case; return a line of the table."""
     found = [times(case, narrow, backend, seed) for seed in range(TIMES)]
-    whole, reference, arrays, paths = (statistics.median(column) for column in zip(*found, strict=True))
+    whole, reference, planned, paths = (statistics.median(column) for column in zip(*found, strict=True))
     least, most = min(each.whole for each in found), max(each.whole for each in found)
     wanted = case.wanted * (1 if backend is ORTOOLS else SLACK)
     name = f"{case!s:<22}{'narrow' if narrow else 'wide':<8}{backend.name:<9}"
-    numbers = (whole, least, most, wanted, reference, whole / reference, arrays, paths)
+    numbers = (whole, least, most, wanted, reference, whole / reference, planned, paths)
     return name + "".join(f"{number:9.1f}" for number in numbers)
 
 
@@ -125,7 +127,7 @@ def _milliseconds(work: Callable[[], object]) -> float:
 def main() -> None:
     """Print the table."""
     print(f"T* and its flow, ms of CPU time; median, minimum and maximum of {TIMES} networks")
-    titles = ("T*", "least", "most", "wanted", "bare", "ratio", "arrays", "paths")
+    titles = ("T*", "least", "most", "wanted", "bare", "ratio", "plan", "paths")
     print(" " * 39 + "".join(f"{title:>9}" for title in titles))
     for case in CASES:
         for narrow in (False, True):

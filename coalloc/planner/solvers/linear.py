@@ -46,11 +46,13 @@ class LinearOptimum(NamedTuple):
     :param graphs: the graph of each destination
     :param bytes: bytes over each arc of the graph of each destination
     :param prices: the dual solution
+    :param seconds: the makespan
     """
 
     graphs: Mapping[str, CapacityGraph]
     bytes: Mapping[str, Floats]
     prices: Mapping[Limit, Fraction]
+    seconds: Fraction
 
 
 def largest_theta(network: Network, demand: Demand, direct: bool = False) -> LinearOptimum | None:
@@ -67,20 +69,20 @@ def largest_theta(network: Network, demand: Demand, direct: bool = False) -> Lin
         seconds = max(least_time(graph, fastest())[0] * graph.second for graph in graphs.values())
     except NoWay:
         return None
-    return _Program(network, demand, arrays, graphs, seconds).solve()
+    return _Program(network, demand, graphs, seconds).solve()
 
 
 class _Program:
     def __init__(
-        self, network: Network, demand: Demand, arrays: Arrays, graphs: Mapping[str, CapacityGraph], seconds: Fraction
+        self, network: Network, demand: Demand, graphs: Mapping[str, CapacityGraph], seconds: Fraction
     ) -> None:
-        self.network, self.demand, self.arrays, self.graphs = network, demand, arrays, graphs
+        self.network, self.demand, self.graphs = network, demand, graphs
         ends = np.cumsum([0, *(len(graph.tails) for graph in graphs.values())]).tolist()
         self.first = dict(zip(graphs, ends, strict=False))
         self.theta = ends[-1]
         self.total = sum(graph.total * graph.unit for graph in graphs.values()) / 2
         self.rate = self.total / float(seconds)
-        self.rows = [Limit("link", key) for key in arrays.keys]
+        self.rows = [Limit("link", key) for key in network.links]
         """The limit of each row; the links come first, in their order."""
         self.numbers: dict[Limit, int] = {}
         self.entries: list[tuple[Integers, Integers, Floats]] = []
@@ -132,7 +134,7 @@ class _Program:
             self._add(np.full(len(columns), row), self.first[sink] + columns, weights[graph.links[columns]])
 
     def _shared(self) -> None:
-        places = {key: place for place, key in enumerate(self.arrays.keys)} if self.network.shared else {}
+        places = {key: place for place, key in enumerate(self.network.links)} if self.network.shared else {}
         for each in self.network.shared:
             weights = np.zeros(len(places))
             for key, weight in each.weights.items():
@@ -142,7 +144,7 @@ class _Program:
     def _budget(self) -> None:
         if self.demand.budget is None:
             return
-        prices = np.array([self.network.links[key].price for key in self.arrays.keys])
+        prices = np.array([link.price for link in self.network.links.values()])
         self._weighted(self._row(BUDGET), prices / self._dearest())
         share = self.demand.budget / self.total / self._dearest()
         self._add(np.array([self._row(BUDGET)]), np.array([self.theta]), np.array([-share]))
@@ -180,4 +182,4 @@ class _Program:
             sink: found[self.first[sink] : self.first[sink] + len(graph.tails)] * scale
             for sink, graph in self.graphs.items()
         }
-        return LinearOptimum(self.graphs, amounts, prices)
+        return LinearOptimum(self.graphs, amounts, prices, Fraction(scale / self.rate))

@@ -1,7 +1,6 @@
 """Max-flow on arrays, exact for integers of any size, with OR-tools (64 bits) if installed, else SciPy (32 bits)."""
 
-from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from fractions import Fraction
 from importlib.util import find_spec
@@ -11,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from coalloc.planner.capacity_graph import CapacityGraph
+from coalloc.planner.capacity_graph import CapacityGraph, crossing_arcs
 from coalloc.planner.solvers.wide_integers import exact_sum, product
 
 __all__ = ["BACKENDS", "ORTOOLS", "SCIPY", "Backend", "MaximumFlow", "fastest", "fill"]
@@ -73,7 +72,7 @@ def fill(graph: CapacityGraph, time: Fraction, backend: Backend, most: bool = Fa
     before all arcs. A flow on them is also a flow on the graph.
     """
     flow, whole = MaximumFlow(time.denominator), graph.total * time.denominator
-    everything = _Part(graph, time, np.arange(len(graph.tails)))
+    everything = _Part(graph, time)
     left = whole
     while left:
         _turn(everything, flow, backend, left)
@@ -99,30 +98,45 @@ def _over_used_arcs(graph: CapacityGraph, time: Fraction, flow: MaximumFlow, bac
 
 
 class _Part:
-    """Some arcs of a graph, with their capacities in parts: slope x numerator + offset x denominator."""
+    """Arcs of a graph, with their capacities in parts: slope x numerator + offset x denominator.
 
-    def __init__(self, graph: CapacityGraph, time: Fraction, arcs: Integers) -> None:
+    :param arcs: numbers of the arcs in ascending order; None for all
+    """
+
+    def __init__(self, graph: CapacityGraph, time: Fraction, arcs: Integers | None = None) -> None:
         self.graph, self.p, self.arcs = graph, time.numerator, arcs
-        self.tails, self.heads, self.slopes = graph.tails[arcs], graph.heads[arcs], graph.slopes[arcs]
-        self.places = np.searchsorted(arcs, np.fromiter(graph.offsets, np.int64, len(graph.offsets)))
+        self.tails, self.heads, self.slopes = graph.tails, graph.heads, graph.slopes.copy()
+        if arcs is not None:
+            self.tails, self.heads, self.slopes = graph.tails[arcs], graph.heads[arcs], graph.slopes[arcs]
+        self.places = self.places_of(graph.offsets)
         """Positions of the arcs with an offset, whose capacities are in `odd`."""
         self.odd: list[int] = [
             max(0, slope * time.numerator + offset * time.denominator)
             for slope, offset in zip(self.slopes[self.places].tolist(), graph.offsets.values(), strict=True)
         ]
         self.slopes[self.places] = 0
-        self.starts = arcs[self.tails == graph.source].tolist()
+        self.starts = self.numbers(np.flatnonzero(self.tails == graph.source))
+
+    def places_of(self, arcs: Collection[int]) -> Integers:
+        """Return the positions of arcs of the graph."""
+        numbers = np.fromiter(arcs, np.int64, len(arcs))
+        return numbers if self.arcs is None else np.searchsorted(self.arcs, numbers)
+
+    def numbers(self, places: Integers) -> list[int]:
+        """Return the numbers of the arcs at some positions."""
+        found: list[int] = (places if self.arcs is None else self.arcs[places]).tolist()
+        return found
 
     def through(self, side: Mask) -> int:
         """Return the capacity of a cut."""
-        crossing = side[self.tails] & ~side[self.heads]
+        crossing = crossing_arcs(self.tails, self.heads, side)
         over = crossing[self.places].tolist()
         return exact_sum(self.slopes[crossing]) * self.p + sum(compress(self.odd, over))
 
     def residual(self, amounts: dict[int, int], shift: int, bound: int) -> tuple[Integers, Integers]:
         """Return residual capacities, in units of 2^shift and at most `bound`, and the positions of the arcs in use."""
         found = product(self.slopes, self.p, shift, bound)
-        used = np.searchsorted(self.arcs, np.fromiter(amounts, np.int64, len(amounts)))
+        used = self.places_of(amounts)
         capacities = dict(zip(self.places.tolist(), self.odd, strict=True))
         found[self.places] = [min(capacity >> shift, bound) for capacity in self.odd]
         slopes = self.slopes[used].tolist()
@@ -139,21 +153,21 @@ def _turn(part: _Part, flow: MaximumFlow, backend: Backend, left: int) -> None:
     bound = (left >> shift) + 1
     forward, used = part.residual(flow.amounts, shift, bound)
     back = np.array([min(amount >> shift, bound) for amount in flow.amounts.values()], np.int64)
-    found, flow.side = backend.solve(
-        part.graph.vertices,
-        np.concatenate([part.tails, part.heads[used]]),
-        np.concatenate([part.heads, part.tails[used]]),
-        np.concatenate([forward, back]),
-        part.graph.source,
-        part.graph.sink,
-    )
-    more: Counter[int] = Counter(flow.amounts)
+    tails, heads, capacities = part.tails, part.heads, forward
+    if len(used):
+        tails, heads = np.concatenate([tails, heads[used]]), np.concatenate([heads, tails[used]])
+        capacities = np.concatenate([forward, back])
+    found, flow.side = backend.solve(part.graph.vertices, tails, heads, capacities, part.graph.source, part.graph.sink)
+    amounts = dict(flow.amounts)
     places = np.flatnonzero(found)
-    arcs = np.concatenate([part.arcs, part.arcs[used]])[places]
-    for place, arc, amount in zip(places.tolist(), arcs.tolist(), found[places].tolist(), strict=True):
-        more[arc] += (amount if place < len(forward) else -amount) << shift
-    flow.amounts = {arc: amount for arc, amount in more.items() if amount}
-    flow.value = sum(more[arc] for arc in part.starts)
+    ahead = int(np.searchsorted(places, len(forward)))
+    arcs = part.numbers(np.concatenate([places[:ahead], used[places[ahead:] - len(forward)]]))
+    more = found[places]
+    more[ahead:] *= -1
+    for arc, amount in zip(arcs, more.tolist(), strict=True):
+        amounts[arc] = amounts.get(arc, 0) + (amount << shift)
+    flow.amounts = {arc: amount for arc, amount in amounts.items() if amount}
+    flow.value = sum(amounts.get(arc, 0) for arc in part.starts)
     flow.cut = part.through(flow.side)
 
 

@@ -9,6 +9,7 @@ one or two steps.
 
 from collections.abc import Iterator
 from fractions import Fraction
+from math import inf
 
 import numpy as np
 
@@ -43,7 +44,7 @@ def least_time(graph: CapacityGraph, backend: Backend) -> tuple[Fraction, Maximu
 
 def _root(graph: CapacityGraph, side: Mask) -> Fraction:
     """Return the time in which all units can pass this cut."""
-    crossing = side[graph.tails] & ~side[graph.heads]
+    crossing = graph.crossing(side)
     slope = exact_sum(graph.slopes[crossing])
     offset = sum(offset for arc, offset in graph.offsets.items() if crossing[arc])
     if offset >= graph.total:
@@ -73,8 +74,8 @@ def _first(graph: CapacityGraph) -> Mask:
 
 
 def _seconds(units: int, limits: list[float], vertices: list[int]) -> float:
-    limit = sum(limits[vertex] for vertex in vertices)
-    return units / limit if limit else np.inf
+    limit = sum(map(limits.__getitem__, vertices))
+    return units / limit if limit else inf
 
 
 Around = list[tuple[list[int], list[int]]]

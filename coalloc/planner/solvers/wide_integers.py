@@ -25,9 +25,10 @@ def product(values: Integers, factor: int, shift: int, most: int) -> Integers:
     else:
         # If value >= enough, the result is `most`. Other products are below most + factor < 2^64.
         enough = min(-(-most // factor), 2**63 - 1) if factor else 2**63 - 1
-        small = np.minimum(values, enough).astype(np.uint64)
-        found = np.minimum(small * np.uint64(factor), np.uint64(most)).astype(np.int64)
-    least: Integers = np.minimum(found, most)
+        small = np.minimum(values, enough).view(np.uint64)
+        np.multiply(small, np.uint64(factor), out=small)
+        found = np.minimum(small, np.uint64(most), out=small).view(np.int64)
+    least: Integers = np.minimum(found, most, out=found)
     return least
 
 

@@ -8,12 +8,12 @@ from functools import cached_property
 import numpy as np
 
 from coalloc.errors import UsageError
-from coalloc.planner.capacity_graph import CapacityGraph
+from coalloc.planner.capacity_graph import CapacityGraph, Mask
 from coalloc.planner.demands import checked, resting, wanted
 from coalloc.planner.from_graph import flows_of, origins_of
 from coalloc.planner.limits import PlanLimits, reason
 from coalloc.planner.network import Demand, LinkKey, Network
-from coalloc.planner.paths import Amounts, leaving_arcs, paths_of, shortest, take, without_cycles
+from coalloc.planner.paths import FlowLeft, path_for_little, paths_of, without_cycles
 from coalloc.planner.results import Certificate, PlannedPath, TransferPlan
 from coalloc.planner.solvers.linear import Floats, LinearOptimum, largest_theta
 from coalloc.planner.solvers.maxflow import MaximumFlow, fastest
@@ -76,19 +76,31 @@ class LinearSolver:
 
 def _optimum(network: Network, demand: Demand, direct: bool = False) -> "_Plan | None":
     found = largest_theta(network, demand, direct)
-    return _Plan(network, demand, found) if found else None
+    if found is None:
+        return None
+    try:
+        plan = _Plan(network, demand, found)
+        if plan.makespan <= found.seconds * (1 + TOLERANCE * 9 / 10):
+            return plan
+        return min(plan, _Plan(network, demand, found, wide=True), key=lambda each: each.makespan)
+    except _NoPathError:
+        return None
+
+
+class _NoPathError(Exception):
+    """A file has no path with any capacity, which HiGHS did not notice, as the file is so small."""
 
 
 class _Plan:
     """The paths, flows and makespan for an optimum of rates."""
 
-    def __init__(self, network: Network, demand: Demand, rates: LinearOptimum) -> None:
+    def __init__(self, network: Network, demand: Demand, rates: LinearOptimum, wide: bool = False) -> None:
         self.prices = rates.prices
         self.paths: list[PlannedPath] = []
         self.flows: dict[LinkKey, Fraction] = defaultdict(Fraction)
         self.origins: dict[tuple[str, str], Fraction] = defaultdict(Fraction)
         for sink, graph in rates.graphs.items():
-            files, flow = wanted(demand, sink), exact(graph, rates.bytes[sink])
+            files, flow = wanted(demand, sink), exact(graph, rates.bytes[sink], _usable(network, graph), wide)
             self.paths += paths_of(graph, flow, files, fastest())
             for key, size in flows_of(graph, flow).items():
                 self.flows[key] += size
@@ -97,24 +109,39 @@ class _Plan:
         self.makespan = PlanLimits(network, None).seconds(self.flows)
 
 
-def exact(graph: CapacityGraph, found: Floats) -> MaximumFlow:
+def _usable(network: Network, graph: CapacityGraph) -> Mask:
+    """Return whether each arc has any capacity: HiGHS may leave tiny flows over those that have none."""
+    usable: Mask = graph.slopes > 0
+    usable[[arc for arc, offset in graph.offsets.items() if offset > 0]] = True
+    closed = {key for each in network.shared if not each.capacity for key, weight in each.weights.items() if weight}
+    if closed:
+        usable[: len(graph.links)] &= [key not in closed for key in graph.arrays.keys(graph.links)]
+    return usable
+
+
+def exact(graph: CapacityGraph, found: Floats, usable: Mask, wide: bool) -> MaximumFlow:
     """Return an exact flow in parts of bytes, from a flow in floats that is only nearly conserved.
 
     The flow is split into paths. A file's missing or surplus bytes are assigned to its path with the largest flow, or
-    to the shortest path if the file is so small that no flow of it is left.
+    to the shortest or widest path if the file is so small that no flow of it is left.
     """
-    left = without_cycles(graph, {arc: int(size * PARTS) for arc, size in enumerate(found.tolist()) if size > 0})
-    leaving = leaving_arcs(graph, left)
+    parts = {arc: int(size * PARTS) for arc, size in enumerate((found * usable).tolist()) if size > 0}
+    left = FlowLeft(graph, without_cycles(graph, parts))
     entries = {int(graph.heads[arc]): arc for arc in np.flatnonzero(graph.tails == graph.source).tolist()}
     amounts: Counter[int] = Counter()
     for entry, arcs in _entered(graph, entries).items():
         lacking = amounts[entry] = graph.offsets[entry] * graph.unit * PARTS // 2
-        paths = [path for arc in arcs for path in _paths(graph, arc, left, leaving)] or [(0, shortest(graph, arcs))]
+        paths = [path for arc in arcs for path in _paths(left, arc)]
+        if not paths:
+            only = path_for_little(graph, arcs, usable, wide)
+            if only is None:
+                raise _NoPathError
+            paths = [(0, only)]
         lacking -= sum(most for most, _ in paths)
         _, thickest = max(paths)
         for size, path in (*paths, (lacking, thickest)):
             amounts.update({arc: size for arc in path if arc != entry})
-    return MaximumFlow(graph.unit * PARTS // 2, dict(+amounts))
+    return MaximumFlow(graph.unit * PARTS // 2, without_cycles(graph, +amounts))
 
 
 def _entered(graph: CapacityGraph, entries: Mapping[int, int]) -> dict[int, list[int]]:
@@ -125,11 +152,9 @@ def _entered(graph: CapacityGraph, entries: Mapping[int, int]) -> dict[int, list
     return found
 
 
-def _paths(
-    graph: CapacityGraph, arc: int, left: Amounts, leaving: Mapping[int, list[int]]
-) -> Iterator[tuple[int, list[int]]]:
-    while left.get(arc):
-        path, most = take(graph, arc, left, leaving)
+def _paths(left: FlowLeft, arc: int) -> Iterator[tuple[int, list[int]]]:
+    while left.amounts.get(arc):
+        path, most = left.take(arc)
         if not most:
             return
         yield most, path

@@ -81,9 +81,9 @@ class MakespanSolver:
         if caution in (NO_CAUTION, NO_RELAYS):
             return arrays
         pairs = direct_pairs(self._demand)
-        cautions = (caution.direct if key[:2] in pairs else caution.relayed for key in arrays.keys)
+        cautions = (caution.direct if key[:2] in pairs else caution.relayed for key in self._network.links)
         found = map(lowered_capacity, arrays.capacities.tolist(), self._spreads, cautions)
-        return arrays.with_capacities(np.fromiter(found, np.int64, len(arrays.keys)))
+        return arrays.with_capacities(np.fromiter(found, np.int64, len(arrays.capacities)))
 
     @cached_property
     def _direct(self) -> _Found | None:

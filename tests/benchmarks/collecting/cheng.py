@@ -12,7 +12,22 @@ from coalloc.collect.simulation import SimulationRecord, simulate
 from coalloc.planner import Demand, Network
 from tests.benchmarks.collecting.uploads import LOADS, PROBES, measured, upload_scenario, weather
 
-__all__ = ["DIRECT", "METHODS", "RELAYED", "SENDERS", "SHOWN", "UNEVEN", "Case", "Run", "cases", "run", "storage"]
+__all__ = [
+    "COMMON",
+    "DIRECT",
+    "METHODS",
+    "RELAYED",
+    "SENDERS",
+    "SHOWN",
+    "TABLED_METHODS",
+    "UNEVEN",
+    "UNITS",
+    "Case",
+    "Run",
+    "cases",
+    "run",
+    "storage",
+]
 
 STEP, UNIT = 8.0, 64 * 1024
 """Seconds of a time unit, and bytes of a data unit."""
@@ -43,6 +58,14 @@ SHOWN = (24, 72, 120)
 """Loads that are shown in tables without room for all of them."""
 SENDERS = (1, 2, 3, 4)
 """Numbers of stub domains that send all traffic over a peering point, in the runs in which not all of them do."""
+NETWORKS, FEWER = 25, 3
+"""Numbers of networks for the few cases that are repeated in many, and for those on measurements and data units."""
+COMMON = ("all-at-once", "path-sync-95", "path-sync-100", "best-path", "path-delay")
+"""Methods that are repeated in many networks."""
+TABLED_METHODS = ("path-sync-100", "path-sync-95", "path-delay", "path-sync-80")
+"""Methods that follow a timetable in data units."""
+UNITS = (16 * 1024, 256 * 1024)
+"""Data units besides `UNIT`."""
 ALONE = 1000.0
 """Seconds for which background traffic is measured without a collect job."""
 
@@ -63,6 +86,8 @@ class Case(NamedTuple):
     :param unevenness: unevenness of TCP: see `weather`
     :param senders: see `upload_scenario`
     :param probes: measurements of each pair
+    :param told: number of background flows while pairs were measured, if other than `load`; -1 for `load`
+    :param unit: bytes of a data unit, for methods that plan in such units
     """
 
     method: str
@@ -71,6 +96,8 @@ class Case(NamedTuple):
     unevenness: float = 0.0
     senders: int = 0
     probes: int = PROBES
+    told: int = -1
+    unit: int = UNIT
 
 
 class Run(NamedTuple):
@@ -104,13 +131,22 @@ def cases(seeds: int) -> list[Case]:
         for senders in SENDERS
         for method in ("all-at-once", "path-sync-95")
     ]
-    return plain + crowded
+    more = [Case(method, max(SHOWN), seed) for seed in range(seeds + 1, NETWORKS + 1) for method in COMMON]
+    return [*plain, *crowded, *more, *_sensitive()]
+
+
+def _sensitive() -> list[Case]:
+    """Return the cases with measurements under other traffic, and with other data units."""
+    plain = [Case(method, SHOWN[1], seed) for seed in range(1, FEWER + 1) for method in TABLED_METHODS]
+    told = [case._replace(told=load) for case in plain for load in (min(SHOWN), max(SHOWN))]
+    return [*plain, *told, *(case._replace(unit=unit) for case in plain for unit in UNITS)]
 
 
 def run(case: Case) -> Run:
     """Carry out a case in virtual time."""
     here = upload_scenario(case.seed, case.load, case.senders)
-    known = measured(here, case.probes)
+    before = upload_scenario(case.seed, case.load if case.told < 0 else case.told, case.senders)
+    known = measured(before, case.probes)
     record = _carried_out(_made(case, known, here.demand), case)
     if record.outcome != "done":
         raise RuntimeError(f"{case}: {record.outcome}")
@@ -120,7 +156,8 @@ def run(case: Case) -> Run:
 
 def _made(case: Case, network: Network, demand: Demand) -> Method:
     name, parameters = METHODS[case.method]
-    return make(name, network, demand, seed=case.seed, **parameters)
+    units = {"unit": case.unit} if "unit" in parameters else {}
+    return make(name, network, demand, seed=case.seed, **{**parameters, **units})
 
 
 def _carried_out(method: Method, case: Case) -> SimulationRecord:

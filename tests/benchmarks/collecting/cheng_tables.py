@@ -1,8 +1,9 @@
 """Cheng's figures 5 to 7 as tables, beside the values in the paper's text."""
 
 from collections.abc import Callable, Sequence
+from statistics import median, quantiles
 
-from tests.benchmarks.collecting.cheng import DIRECT, SENDERS, SHOWN, UNEVEN, Run
+from tests.benchmarks.collecting.cheng import COMMON, DIRECT, SENDERS, SHOWN, TABLED_METHODS, UNEVEN, UNITS, Case, Run
 from tests.benchmarks.collecting.results import mean, table
 
 __all__ = ["PAPER", "Runs", "tables"]
@@ -16,23 +17,36 @@ NONE = ""
 
 
 class Runs:
-    """All runs, by the first five fields of their cases."""
+    """All runs, by their cases.
+
+    `seeds` are those of networks with all methods, `many` those of all networks.
+    """
 
     def __init__(self, runs: Sequence[Run]) -> None:
-        self._runs = {run.case[:5]: run for run in runs}
-        self.seeds = sorted({run.case.seed for run in runs})
+        self._runs = {run.case._replace(probes=0): run for run in runs}
+        self.seeds = sorted({run.case.seed for run in runs if run.case.method == "adaptive"})
+        self.many = sorted({run.case.seed for run in runs})
         self.loads = sorted({run.case.load for run in runs})
 
     def of(self, method: str, load: int, unevenness: float = 0.0, senders: int = 0) -> list[Run]:
         """Return the run of each seed that has one."""
-        found = (self._runs.get((method, load, seed, unevenness, senders)) for seed in self.seeds)
-        return [run for run in found if run]
+        cases = (Case(method, load, seed, unevenness, senders, 0) for seed in self.seeds)
+        return [self._runs[case] for case in cases if case in self._runs]
 
     def ratios(self, method: str, over: str, load: int, unevenness: float = 0.0, senders: int = 0) -> list[float]:
         """Return, for each scenario, the makespan of `method` divided by that of `over`."""
         kind = load, unevenness, senders
         pairs = zip(self.of(method, *kind), self.of(over, *kind), strict=True)
         return [run.seconds / base.seconds for run, base in pairs]
+
+    def compared(self, first: Case, second: Case) -> list[float]:
+        """Return the makespan of a case divided by that of another, for each network that has both."""
+        found = ([case._replace(seed=seed, probes=0) for case in (first, second)] for seed in self.many)
+        return [
+            self._runs[one].seconds / self._runs[two].seconds
+            for one, two in found
+            if one in self._runs and two in self._runs
+        ]
 
 
 def tables(runs: Runs) -> dict[str, str]:
@@ -45,6 +59,8 @@ def tables(runs: Runs) -> dict[str, str]:
         "figure 6": _each(runs, (*COMPARED[:1], OURS, *COMPARED[1:], *LETTER), lambda run: run.storage),
         "figure 7": _each(runs, (*DIRECT, "best-path", OURS, *COMPARED[1:]), lambda run: run.background),
         "letter": _letter(runs),
+        "networks": _networks(runs),
+        "sensitive": _sensitive(runs),
     }
 
 
@@ -110,6 +126,32 @@ def _letter(runs: Runs) -> str:
     head = ["flows", *(f"{ours}: without access / with" for ours in names.values())]
     rows = [[str(load), *(mean(runs.ratios(name, ours, load)) for name, ours in names.items())] for load in runs.loads]
     return table(head, rows)
+
+
+def _networks(runs: Runs) -> str:
+    """Return the table of makespans at the highest load in many networks."""
+    load = max(SHOWN)
+    rows = []
+    for name in (name for name in COMMON if name != OURS):
+        found = runs.compared(Case(name, load, 0), Case(OURS, load, 0))
+        if len(found) > 1:
+            low, *_, high = quantiles(found, n=10)
+            rows.append([name, str(len(found)), mean(found), f"{median(found):.2f}", f"{low:.2f} to {high:.2f}"])
+    return table(["method", "networks", "makespan / PathSync95", "median", "eight in ten networks"], rows)
+
+
+def _sensitive(runs: Runs) -> str:
+    """Return the table of makespans with other measurements and data units, divided by those with the usual ones."""
+    load = SHOWN[1]
+    plain = Case(OURS, load, 0)
+    changes = {f"measured with {told} flows": plain._replace(told=told) for told in (min(SHOWN), max(SHOWN))}
+    changes |= {f"data units of {unit // 1024} KB": plain._replace(unit=unit) for unit in UNITS}
+    rows = []
+    for name, case in changes.items():
+        found = [runs.compared(case._replace(method=each), plain._replace(method=each)) for each in TABLED_METHODS]
+        cells = (f"{mean(ratios)} ({max(ratios, default=0.0):.2f})" for ratios in found)
+        rows.append([name, str(len(found[0])), *cells])
+    return table(["change", "networks", *TABLED_METHODS], rows)
 
 
 def _each(runs: Runs, methods: Sequence[str], value: Callable[[Run], float]) -> str:

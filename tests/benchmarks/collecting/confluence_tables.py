@@ -18,12 +18,14 @@ from tests.benchmarks.collecting.confluence import (
     sinks,
 )
 from tests.benchmarks.collecting.results import middle, percent, table
-from tests.benchmarks.collecting.sinks import planetlab
+from tests.benchmarks.collecting.sinks import Topology, planetlab
 
 __all__ = ["Runs", "perfect", "tables"]
 
 WORTH, ANY = 0.2, 0.01
 """The gain that the paper counts, and the smallest share that counts as any gain."""
+SPREADS = (0.7, 1.0, 1.35, 1.6, 2.0)
+"""Standard deviations of the logarithm of paths, for the table that shows what depends on them."""
 PAPER = {25: "80 % of the sinks >= 20 %, best 80 %", 50: "70 % of the sinks gain, best 40 to 75 %", 100: "little"}
 
 
@@ -79,6 +81,7 @@ def tables(runs: Runs) -> dict[str, str]:
             list(_sizes(runs)),
         ),
         "all sinks": table(["n", "sinks", "gain", ">= 20 %", ">= 1 %"], list(_everywhere(runs))),
+        "spreads": _spreads(runs),
     }
 
 
@@ -141,6 +144,21 @@ def _everywhere(runs: Runs) -> Iterator[list[str]]:
             yield [str(n), str(len(gains)), middle(gains), percent(part(gains, WORTH)), percent(part(gains, ANY))]
 
 
+def _spreads(runs: Runs) -> str:
+    """Return the table of the gains of perfect plans, by how much paths differ; the first network, every sink."""
+    sizes = [n for n in (min(SIZES), MIDDLE) if runs.cases("planetlab", n)]
+    rows = []
+    for differ in SPREADS:
+        found = [f"{differ:g}", percent(planetlab(min(SIZES), 1, differ).helped())]
+        for n in sizes:
+            topology = planetlab(n, 1, differ)
+            gains = [saved(topology, sink) for sink in topology.hosts]
+            found += [percent(part(gains, WORTH)), percent(part(gains, ANY)), percent(max(gains))]
+        rows.append(found)
+    columns = [f"n = {n}: {column}" for n in sizes for column in (">= 20 %", ">= 1 %", "best")]
+    return table(["deviation of paths", "better over a third host", *columns], rows)
+
+
 def part(gains: Sequence[float], least: float) -> float:
     """Return the share of values that are at least this large."""
     return sum(gain >= least for gain in gains) / len(gains)
@@ -148,5 +166,10 @@ def part(gains: Sequence[float], least: float) -> float:
 
 def perfect(case: Case) -> float:
     """Return the gain of a plan with exact capacities that do not change."""
-    plan = least_makespan(case.topology.network(), case.topology.demand(case.sink))
+    return saved(case.topology, case.sink)
+
+
+def saved(topology: Topology, sink: str) -> float:
+    """Return the share of the direct transfers' time that a plan with exact capacities saves."""
+    plan = least_makespan(topology.network(), topology.demand(sink))
     return float(1 - plan.makespan / plan.direct) if plan.direct else 0.0

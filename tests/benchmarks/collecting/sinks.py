@@ -85,12 +85,15 @@ class Topology:
 
 
 @cache
-def planetlab(n: int, seed: int) -> Topology:
-    """Return n random hosts like PlanetLab's. With the same seed, a smaller network is a part of a larger one."""
+def planetlab(n: int, seed: int, differ: float = PATHS_DIFFER) -> Topology:
+    """Return n random hosts like PlanetLab's. With the same seed, a smaller network is a part of a larger one.
+
+    :param differ: standard deviation of the logarithm of paths
+    """
     draw = Random(f"planetlab {seed}")
     names = [f"h{number:02}" for number in range(LARGEST)]
     access = {name: ACCESS * exp(draw.gauss(0, HOSTS_DIFFER)) for name in names}
-    paths = {pair: PATHS * ACCESS * exp(draw.gauss(0, PATHS_DIFFER)) for pair in permutations(names, 2)}
+    paths = {pair: PATHS * ACCESS * exp(draw.gauss(0, differ)) for pair in permutations(names, 2)}
     capacities = {(a, b): min(access[a], access[b], paths[a, b]) for a, b in permutations(names[:n], 2)}
     return Topology(f"planetlab {n} {seed}", capacities)
 

@@ -143,3 +143,18 @@ def test_a_budget_that_is_too_small():
     demand = Demand((File("f", 10, ("b",), ("t",)),), budget=1.0)
     with pytest.raises(UsageError, match="not everything can reach"):
         plan(network, demand)
+
+
+def test_nothing_goes_where_no_capacity_is():
+    rates = {
+        "ab": 10**9, "ac": 10**9, "ad": 100, "ba": 10, "bc": 10**9, "bd": 10**5, "bt": 10**7,
+        "ca": 10, "cb": 10**3, "cd": 10**7, "ct": 0, "da": 0, "db": 0, "dc": 0, "dt": 10**3,
+    }  # fmt: skip
+    links = [Link(LinkKey(*pair), rate) for pair, rate in rates.items()]
+    closed = Shared("closed", 0, {LinkKey("b", "t"): 1.0})
+    network = Network.of(tuple(map(Host, "abcdt")), tuple(links), (closed,))
+    files = [File(name, size, (name,), ("t",)) for name, size in zip("abcd", (10, 10, 10**12, 10**5), strict=True)]
+    demand = Demand(tuple(files))
+    found = plan(network, demand)
+    check(network, demand, found)
+    assert not found.flows.get(LinkKey("b", "t"))
