@@ -30,7 +30,7 @@ _COLUMNS = {"state": 10, "rate": 9, "bytes": 9, "share": 5}
 """Width of the columns between a source's name and its bar."""
 _LAYOUTS = (("state", "rate", "bytes", "share"), ("state", "rate", "share"), ("state", "rate"), ("state",), ())
 """These columns as shown, for ever narrower terminals."""
-_NUMBERS = ((0, 1, 2, 3), (0, 2, 3), (0, 3), (0,))
+_NUMBERS = ((0, 1, 2, 3), (0, 2, 3), (0, 3), (0,), ())
 """Numbers beside a bar of the whole, by their places, as shown on ever narrower terminals."""
 
 _STYLES: dict[SourceState, str] = {

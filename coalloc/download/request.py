@@ -197,7 +197,8 @@ def _source(given: object) -> str:
         case str():
             return given
         case PathLike():
-            return fsdecode(given)
+            path = fsdecode(given)
+            return path if path.startswith("/") else f"./{path}"  # of a file, never of a dataset or a catalogue
     raise UsageError(f"{given!r} is not a source", "give a URL, a Metalink file or a name, as a str or a pathlib.Path")
 
 

@@ -52,7 +52,7 @@ class ListingParser(ABC):
             self._refuse(f"it has a tag of more than {MAX_TAG} bytes")
 
     def _refuse_doctype(self, *_: object) -> None:
-        self._refuse("it has a DTD")
+        self._refuse("it declares a document type or entities")
 
     @abstractmethod
     def _start(self, tag: str, attributes: list[str]) -> None:

@@ -154,15 +154,15 @@ class Scheduler:
         if source.status not in ("connecting", "waiting"):
             raise self._illegal(f"source {source.index} is ready but was {source.status}")
         self._first_ready = event.at if self._first_ready is None else self._first_ready
+        source.ready_at = event.at if source.ready_at is None else source.ready_at
+        source.ranged = event.ranged
+        source.widening.rtt = event.rtt
         if source.status == "waiting":
             source.reason = None
             if self._connections.full:  # a spare source replaced it
                 self._connections.set_spare(source)
                 return
-        source.ranged = event.ranged
-        source.widening.rtt = event.rtt
         source.status, source.idle_at, source.wanted = "idle", event.at, False
-        source.ready_at = event.at if source.ready_at is None else source.ready_at
         if not self._connections.can_take_part(source):
             self._copies.hand_back(source, event.at)
             self._connections.set_spare(source)

@@ -1,5 +1,7 @@
 """The Python API: a request takes what a user would write."""
 
+from pathlib import Path
+
 import pytest
 
 from coalloc import api
@@ -33,6 +35,13 @@ async def test_a_metalink_may_be_a_path(servers, tmp_path, several):
     document.write_text(await api.metalink(api.Request(servers[0].url("x.root"))))
     await api.download(api.Request([document] if several else document, output=tmp_path / "here"))
     assert (tmp_path / "here").read_bytes() == (servers[0].root / "x.root").read_bytes()
+
+
+@pytest.mark.parametrize("name", ["esgf:x", "runs", "ftp:/host/x"])
+async def test_a_path_is_of_a_file_even_if_it_looks_like_another_name(name):
+    with pytest.raises(CoallocError) as caught:
+        await api.download(api.Request(Path(name)))
+    assert f"./{name}" in caught.value.message
 
 
 async def test_a_list_makes_the_directory_that_a_string_names(servers, tmp_path, monkeypatch):

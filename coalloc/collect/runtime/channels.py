@@ -51,7 +51,7 @@ class Channel(ABC):
         return False
 
     def held(self, sink: str, start: int, end: int) -> list[tuple[int, int]]:
-        """Return the ranges of [start, end) that the sink has stored already, and that `copy` leaves out."""
+        """Return the ranges of [start, end) that earlier runs stored at the sink, and that `copy` leaves out."""
         return []
 
     @abstractmethod

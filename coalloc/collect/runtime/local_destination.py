@@ -74,8 +74,8 @@ class _Open:
         ]
         reused = self.partial.begin(item.size, known, [item.expected.algorithm] if item.expected else [])
         self.journal = Journal.create(self.partial.journal_path, earlier.header, reused, own=self.partial.directory)
-        self.found_bytes = sum(extent.end - extent.start for extent in reused)
-        """Bytes that earlier runs stored."""
+        self.reused = Intervals((extent.start, extent.end) for extent in reused)
+        """Ranges that earlier runs stored."""
         self.relayed = any(origins[extent.source].url == urls[-1] for extent in reused)
         """Whether some of the bytes stored by earlier runs were staged at relays."""
 
@@ -153,7 +153,7 @@ class LocalDestination(Destination):
     def _begin(self, item: CollectItem) -> None:
         opened = _Open(item, self._target(item), self._bounds, self._beside(item))
         self._open[item.name] = opened
-        self.found_bytes += opened.found_bytes
+        self.found_bytes += opened.reused.total
         if opened.relayed:
             self.relayed.add(item.name)
 
@@ -166,8 +166,8 @@ class LocalDestination(Destination):
         return Intervals(self._open[name].partial.missing()).within(start, end)
 
     def held(self, name: str, start: int, end: int) -> list[tuple[int, int]]:
-        """Return the ranges of [start, end) that are stored."""
-        return Intervals(self.missing(name, start, end)).gaps(start, end)
+        """Return the ranges of [start, end) that earlier runs stored."""
+        return self._open[name].reused.within(start, end)
 
     def write(self, name: str, offset: int, view: memoryview) -> None:
         """Store these bytes. :raises SinkError: when the disk fails"""
@@ -182,6 +182,7 @@ class LocalDestination(Destination):
         file = self._open[item.name]
         file.journal.revoke(start, end)
         file.partial.revoke(start, end)
+        file.reused.remove(start, end)
 
     async def publish(self, item: CollectItem) -> bool:
         self._open[item.name].journal.close()

@@ -14,10 +14,12 @@ from urllib.parse import quote, unquote, urlsplit
 
 from coalloc.errors import Unsupported, UsageError
 
-__all__ = ["Address", "parse", "parse_server"]
+__all__ = ["ANONYMOUS", "Address", "parse", "parse_server"]
 
 PORTS = {"ftp": 21, "ftpes": 21, "ftps": 990, "gsiftp": 2811}
 WITH_TLS = ("ftps", "ftpes")
+ANONYMOUS = "anonymous"
+"""User of URLs that name none."""
 UNSENDABLE = re.compile(r"[\0\r\n]")
 
 
@@ -30,7 +32,7 @@ class Address:
     port: int
     path: str
     root: str
-    user: str = "anonymous"
+    user: str = ANONYMOUS
     password: str = field(default="coget@", repr=False)
 
     @property

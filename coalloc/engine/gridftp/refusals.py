@@ -2,6 +2,7 @@
 
 import re
 
+from coalloc.engine.gridftp.address import ANONYMOUS
 from coalloc.engine.gridftp.replies import Reply
 from coalloc.errors import (
     AlreadyThere,
@@ -34,8 +35,6 @@ DISK = (
 """File system errors by pattern, in the words of the C library and of Globus servers: error, remedy."""
 FULL = r"too many(?! levels)|\bbusy\b|maximum|\bmax \d|limit exceeded|overload"
 """Pattern for replies of servers with too many clients, which use 421, but also 425, 450 or 530."""
-ANONYMOUS = "anonymous"
-"""User of URLs that name none."""
 FORBIDDEN = r"permission|denied|not (allowed|permitted)|forbidden|not authori[sz]ed|read-only|GSSAPI"
 
 
@@ -74,8 +73,9 @@ def login_refusal(user: Reply, password: Reply, where: str, name: str) -> Source
     # A server that needs no password answers the pipelined PASS with 202 or an error.
     if user.code == 230 or (user.positive and password.code in (202, 230)):
         return None
-    error = refusal(password if user.positive else user, f"login to {where} as {name}")
-    if isinstance(error, LoginRefused) and name != ANONYMOUS:
+    reply = password if user.positive else user
+    error = refusal(reply, f"login to {where} as {name}")
+    if isinstance(error, LoginRefused) and name != ANONYMOUS and not _wants_certificate(reply):
         error.remedy = "check the user and the password in the URL"
     return error
 
@@ -85,7 +85,11 @@ def _matches(pattern: str, reply: Reply) -> bool:
     return re.search(pattern, reply.text, re.IGNORECASE) is not None
 
 
+def _wants_certificate(reply: Reply) -> bool:
+    return _matches("GSSAPI|secur", reply)
+
+
 def _login_refused(reply: Reply, message: str) -> LoginRefused:
-    if _matches("GSSAPI|secur", reply):
+    if _wants_certificate(reply):
         return LoginRefused(message, "use gsiftp:// with a valid proxy certificate")
     return LoginRefused(message, "give user and password: ftp://USER:PASSWORD@HOST/...")

@@ -159,7 +159,7 @@ class HTTPSource(Source):
             raise await self._refusal(part)
         if size is None:
             directory = sent_request(part).target.partition(b"?")[0].endswith(b"/")  # perhaps after a redirect
-            remedy = "add -r if it is a directory" if directory else "use another replica"
+            remedy = "if it is a directory, fetch it by coget get -r" if directory else "use another replica"
             raise Unsupported(f"{self._shown}: the server does not state the size", remedy)
         return self._stat(size, part, ranged=part.status_code != 200 or size == 0)
 

@@ -7,7 +7,7 @@ slow, failed, corrupt). Times are seconds since the epoch, or ISO 8601; without 
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import cast
 
 from coalloc.history.formats.log import ChangedValue, TransferLog, gather, named, others_under_way
@@ -89,7 +89,10 @@ def _whole(text: str) -> int:
     number = count(text)
     if number is None:
         value = float(text)
-        exact = Decimal(text) if abs(value) < LARGE else value
+        try:
+            exact = Decimal(text) if abs(value) < LARGE else value
+        except InvalidOperation:  # its exponent is too long
+            raise ValueError(f"{text!r} is not a number of bytes") from None
         if not value.is_integer() or int(exact) != exact:
             raise ValueError(f"{text!r} is not a whole number")
         number = int(exact)

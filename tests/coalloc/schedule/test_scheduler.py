@@ -561,3 +561,11 @@ def test_a_source_that_waited_is_a_spare_one_when_its_place_is_taken():
     assert not kinds(machine.handle(Ready(0.3, 0)), Fetch)
     failed = machine.handle(Failed(0.4, 1, "gone", permanent=True, copy=fetch.copy))
     assert kinds(failed, Connect) == [Connect(0)]
+
+
+def test_a_source_that_answers_when_another_has_its_place_can_be_asked():
+    machine = CheckedScheduler(0, [Estimate()] * 2, make("adaptive"), most=1)
+    assert Connect(0) in machine.handle(Started(0.0))
+    assert Connect(1) in machine.handle(Waiting(0.1, 0, "no free connection"))
+    assert machine.handle(Ready(0.2, 0, ranged=True, rtt=None))[-1] == Done()
+    assert [source.answers for source in machine.state.sources] == [True, False]

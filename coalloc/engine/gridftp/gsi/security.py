@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from coalloc.engine.gridftp.address import Address
+from coalloc.engine.gridftp.address import ANONYMOUS, Address
 from coalloc.engine.gridftp.control import ControlConnection, PendingReply
 from coalloc.engine.gridftp.gsi.context import ContextExchange, ContextProtection, SecurityContext, read_token
 from coalloc.engine.gridftp.gsi.credential import (
@@ -103,7 +103,7 @@ class GridSecurity:
 
     @property
     def login(self) -> Sequence[str]:
-        user = MAPPED_USER if self._address.user == "anonymous" else self._address.user
+        user = MAPPED_USER if self._address.user == ANONYMOUS else self._address.user
         return [f"USER {user}", "PASS dummy", self._data_mode()]
 
     def _data_mode(self) -> str:

@@ -68,6 +68,10 @@ def test_a_refused_login_with_and_without_a_name(name, remedy):
     error = login_refusal(Reply(331, ("Password?",)), Reply(530, ("Login incorrect.",)), "host:21", name)
     assert f"login to host:21 as {name}" in error.message
     assert error.remedy.startswith(remedy)
+    secure = login_refusal(
+        Reply(331, ("Password?",)), Reply(530, ("Must perform GSSAPI authentication",)), "host:21", name
+    )
+    assert secure.remedy.startswith("use gsiftp://")
 
 
 @pytest.mark.parametrize("engine", [GridFTPSource, URLCopySource])

@@ -212,7 +212,7 @@ async def test_the_page_of_a_directory_is_not_a_file(start_nginx, tmp_path, slas
     (tmp_path / "export/folder").mkdir(parents=True)
     error = await failure(source_of(start_nginx(more="autoindex on;"), f"folder{slash}"))
     assert isinstance(error, Unsupported)
-    assert error.remedy == "add -r if it is a directory"
+    assert error.remedy == "if it is a directory, fetch it by coget get -r"
 
 
 async def test_tls_is_verified(start_nginx, content, grid, monkeypatch):

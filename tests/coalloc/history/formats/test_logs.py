@@ -124,6 +124,7 @@ TABLE = """start,seconds,bytes,source,direction
 1795255200,0,100000000,ftp://a,read
 1795255200,5,many,ftp://a,read
 1795255200,5,100000000,ftp://a,sideways
+1795255200,5,1e-99999999999999999999,ftp://a,read
 """
 
 
@@ -135,7 +136,7 @@ def test_a_table_with_named_columns(tmp_path, pack):
     assert [each.end - each.start for each in found.observations] == [10, 10]
     assert [each.start for each in found.observations] == [1795255200.0, 1795255205.0]
     assert [each.concurrency for each in found.observations] == [0, 1]
-    assert [each.line for each in found.refused] == [4, 5, 6]
+    assert [each.line for each in found.refused] == [4, 5, 6, 7]
     assert "not one of read, write" in found.refused[2].why
 
 
