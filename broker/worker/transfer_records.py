@@ -127,8 +127,13 @@ def of_batch(source: str, sink: str, began: float, moves: Sequence[Move], stream
     ]
 
 
-def of_sources(work: Work, sink: str, began: float, reports: Sequence[SourceReport]) -> list[Observed]:
-    """Return one observation of a file for each source with a measured time, or that delivered nothing."""
+def of_sources(
+    work: Work, sink: str, began: float, reports: Sequence[SourceReport], namings: Sequence[Naming]
+) -> list[Observed]:
+    """Return one observation of a file for each source with a measured time, or that delivered nothing.
+
+    :param namings: namings of the task's collections, which replace servers' addresses in errors
+    """
     ended = max(time.time(), began + 1e-3)
     return [
         Observed(
@@ -143,7 +148,7 @@ def of_sources(work: Work, sink: str, began: float, reports: Sequence[SourceRepo
             ranges=report.ranges,
             streams=report.streams,
             outcome=report.outcome,
-            error=report.error and report.error[:500],
+            error=report.error and named(report.error, namings)[:500],
         )
         for i, report in enumerate(reports)
         if report.outcome != "unused" and (not report.bytes or _is_measured(report))

@@ -130,7 +130,7 @@ class Downloading:
         await self._findings.of_success(work, dataset, report, recorder)
         if dataset or report.size >= NETWORK_BOUND:  # thousands of small files would say nothing about the network
             owner, site = self._owner_and_site
-            recorder.observe(owner, of_sources(work, site, deciding.began, report.sources))
+            recorder.observe(owner, of_sources(work, site, deciding.began, report.sources, self._namings))
         if work.details.compare and report.there:
             return WorkResult(work, "succeeded", counts={"files_skipped": 1, "bytes": -work.size})
         arriving.whole(report.size)
