@@ -295,7 +295,7 @@ class SourceError(CoallocError):
         return not self.permanent
 
     def blame_source(self) -> None:
-        """Record that the sending server failed, or in a download the only server."""
+        """Record that the source failed: in a copy between two servers, the sending one."""
         self.at_source = True
 
     def blame_destination(self) -> None:
