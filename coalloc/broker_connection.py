@@ -6,7 +6,7 @@ from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from urllib.parse import urlsplit
 
-from coalloc.config import LOOPBACK, BrokerAccess
+from coalloc.config import LOOPBACK, BrokerAccess, token_place
 from coalloc.errors import CoallocError, NoAnswer, NotAllowed, NothingToFetchFrom, UsageError
 from coalloc.util import trace
 from coalloc.util.documents import document
@@ -166,10 +166,10 @@ class BrokerConnection:
     @property
     def _token_remedy(self) -> str:
         """Return where this user's token for the broker is expected."""
-        url = self.access.url
+        path, key = token_place(self.access.url)
         return (
-            f"name the broker in COGET_BROKER ({url}) and its token in COGET_BROKER_TOKEN, or write the token into "
-            f"~/.config/coget/tokens.toml after {urlsplit(url).netloc}"
+            f"name the broker in COGET_BROKER ({self.access.url}) and its token in COGET_BROKER_TOKEN, or write the "
+            f'line "{key}" = "TOKEN" into {path}'
         )
 
     def _event(self, fields: Mapping[str, str]) -> ServerEvent:

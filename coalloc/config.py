@@ -34,6 +34,7 @@ __all__ = [
     "own_routes",
     "s3_rule",
     "some_access",
+    "token_place",
 ]
 
 OTHERS = ("networks", "via", "depots", "hosts", "s3", "limit_rate", "names")
@@ -113,6 +114,14 @@ def some_access(named: str | None) -> BrokerAccess:
     if known is None:
         raise UsageError("no broker is configured", "give one with --broker, or set COGET_BROKER")
     return known
+
+
+def token_place(url: str) -> tuple[Path, str]:
+    """Return the file for this user's tokens, and the key of a broker's token in it.
+
+    :raises UsageError: for an invalid address
+    """
+    return _path("tokens.toml"), _host(url)
 
 
 def own_policy() -> AddressPolicy:
@@ -266,8 +275,12 @@ def _texts(name: str, secret: bool = False) -> Mapping[str, str]:
     return table
 
 
+def _path(name: str) -> Path:
+    return Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser() / "coget" / name
+
+
 def _table(name: str, secret: bool = False) -> Mapping[str, Any]:
-    path = Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser() / "coget" / name
+    path = _path(name)
     try:
         with path.open("rb") as file:
             import tomllib  # most users have no such file

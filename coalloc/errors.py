@@ -117,7 +117,7 @@ class CoallocError(Exception):
     code = "error"
     _passes = False
     causes: "tuple[SourceError, ...]" = ()
-    """The errors of all sources, if none of them could be used."""
+    """The sources' errors that this one sums up, if no source could be used; empty if it is a source's own error."""
 
     def __init__(self, message: str, remedy: str = "", reasons: Sequence[str] = ()) -> None:
         self.message = "\n  ".join(map(one_line, (message, *reasons)))
@@ -295,7 +295,7 @@ class SourceError(CoallocError):
         return not self.permanent
 
     def blame_source(self) -> None:
-        """Record that the sending server of a copy failed: only code that knows both servers can tell."""
+        """Record that the source failed: in a copy between two servers, the sending one."""
         self.at_source = True
 
     def blame_destination(self) -> None:

@@ -7,7 +7,7 @@ transfers, including those that a collection's rate slowed down, since the limit
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import structlog
 from pydantic import ValidationError
@@ -23,7 +23,7 @@ from coalloc.model.progress import Snapshot
 from coalloc.model.reports import Results, SourceReport, TransferReport
 from coalloc.util.intervals import Intervals
 
-__all__ = ["NETWORK_BOUND", "ArrivingBytes", "Move", "TransferDecision", "of_batch", "of_sources"]
+__all__ = ["ArrivingBytes", "Move", "TransferDecision", "of_batch", "of_sources"]
 
 TEXTS = ("url", "error", "rationale", "reason")
 """Fields of a decision that may contain a file's location."""
@@ -97,9 +97,21 @@ class Move(NamedTuple):
     began: float
     ended: float
 
+    @classmethod
+    def of(cls, work: Work, began: float, report: TransferReport) -> Self | None:
+        """Return the download of a file from one server; None if it did not move the whole file.
+
+        :param began: beginning of the download
+        """
+        copies = [each for source in report.sources for each in source.copies if each.last_byte is not None]
+        if report.there or report.resumed_bytes or not copies:
+            return None
+        first, last = min(each.asked for each in copies), max(each.last_byte or 0.0 for each in copies)
+        return cls(work._replace(size=report.size), began + first, began + last)
+
 
 def of_batch(source: str, sink: str, began: float, moves: Sequence[Move], streams: int) -> list[Observed]:
-    """Return the observation of files that were copied over one pair of sessions; none if the files were too small.
+    """Return the observation of files from one server that were copied together; none if the files were too small.
 
     The busy time is the time in which at least one of these files was copied.
 
@@ -127,8 +139,13 @@ def of_batch(source: str, sink: str, began: float, moves: Sequence[Move], stream
     ]
 
 
-def of_sources(work: Work, sink: str, began: float, reports: Sequence[SourceReport]) -> list[Observed]:
-    """Return one observation of a file for each source with a measured time, or that delivered nothing."""
+def of_sources(
+    work: Work, sink: str, began: float, reports: Sequence[SourceReport], namings: Sequence[Naming]
+) -> list[Observed]:
+    """Return one observation of a file for each source with a measured time, or that delivered nothing.
+
+    :param namings: namings of the task's collections, which replace servers' addresses in errors
+    """
     ended = max(time.time(), began + 1e-3)
     return [
         Observed(
@@ -143,7 +160,7 @@ def of_sources(work: Work, sink: str, began: float, reports: Sequence[SourceRepo
             ranges=report.ranges,
             streams=report.streams,
             outcome=report.outcome,
-            error=report.error and report.error[:500],
+            error=report.error and named(report.error, namings)[:500],
         )
         for i, report in enumerate(reports)
         if report.outcome != "unused" and (not report.bytes or _is_measured(report))

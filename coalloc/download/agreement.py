@@ -149,9 +149,14 @@ def _contradict(before: Iterable[Checksum], now: Iterable[Checksum]) -> bool:
 
 
 def unusable(urls: Sequence[str], errors: Mapping[int, SourceError]) -> CoallocError:
-    """Return the error to show if no source is usable at the start; `causes` are the sources' own errors."""
+    """Return the error to show if no source is usable at the start.
+
+    If it is not the only source's own error, its `causes` are the sources' errors. Each of these is one of the source,
+    unless it is known to be one of the receiving server of a copy.
+    """
     for error in errors.values():
-        error.blame_source()
+        if not error.at_destination:
+            error.blame_source()
     found = _summed(urls, errors)
     if not isinstance(found, SourceError):
         found.causes = tuple(errors.values())

@@ -14,7 +14,7 @@ from broker.worker.actions.copying import delete_partial_files
 from broker.worker.actions.dataset_findings import DatasetFindings
 from broker.worker.concurrency import side_by_side
 from broker.worker.copy_routes import CopyRoutes
-from broker.worker.policy.faults import VerificationDemand
+from broker.worker.policy.faults import VerificationDemand, at_destination
 from broker.worker.rate_limits import RateLimits
 from broker.worker.recorder import Recorder
 from broker.worker.temporary_names import temporary
@@ -68,13 +68,15 @@ class DatasetCopying:
         found, addresses, _ = await self._where(work.source)
         policy = self._sink.server.policy.pin(addresses)
         speak = _at_gridftp_servers(found)
-        await self._sink.writable(work.destination)
+        with at_destination():
+            await self._sink.writable(work.destination)
         urls, sink = [replica.url for replica in speak], self._sink.url(work.destination)
         recorded = [f"{name}:{value}" for name, value in found.checksums.items()]
         known = [work.details.stated_checksum] if work.details.stated_checksum else recorded
         if work.details.compare and await same(self._sink, work, found.checksums, urls, policy):
             return WorkResult(work, "succeeded", counts={"files_skipped": 1, "bytes": -work.size})
-        await delete_partial_files(self._sink, [work])  # partial data of a worker that died
+        with at_destination():
+            await delete_partial_files(self._sink, [work])  # partial data of a worker that died
         arriving = ArrivingBytes(work.task_id, recorder)
 
         async def confirm(verified: bool) -> None:
@@ -106,7 +108,7 @@ class DatasetCopying:
         await self._findings.of_success(work, found, report, recorder)
         self._note_routes(work, report, recorder)
         arriving.whole(report.size)
-        recorder.observe(self._owner, of_sources(work, self._site, deciding.began, report.sources))
+        recorder.observe(self._owner, of_sources(work, self._site, deciding.began, report.sources, namings))
         return self._demand.marked(_done(work, report), report.compared or not report.size, time.time())
 
     def _note_routes(self, work: Work, report: TransferReport, recorder: Recorder) -> None:

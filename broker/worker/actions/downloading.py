@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -19,7 +20,7 @@ from broker.worker.policy.faults import Unverifiable, VerificationDemand
 from broker.worker.rate_limits import RateLimits
 from broker.worker.recorder import Recorder
 from broker.worker.temporary_names import earlier, folder, folders, temporary
-from broker.worker.transfer_records import NETWORK_BOUND, ArrivingBytes, TransferDecision, of_sources
+from broker.worker.transfer_records import ArrivingBytes, Move, TransferDecision, of_batch, of_sources
 from coalloc.api import Credentials, Leads, Request, discard, download
 from coalloc.errors import IsDirectory, NoSuchFile, SinkError
 from coalloc.model.forecasts import Estimate
@@ -51,6 +52,8 @@ class LocatedReplicas(NamedTuple):
 
 Sources = Callable[[str], Awaitable[LocatedReplicas]]
 """A function that returns the replicas of the file at a path of the source collection."""
+Moves = defaultdict[tuple[str, int], list[Move]]
+"""The files that a batch moved as a whole, by server and number of streams."""
 
 
 class Downloading:
@@ -85,10 +88,13 @@ class Downloading:
 
     async def copy(self, batch: Sequence[Work], recorder: Recorder) -> None:
         """Fetch a batch of files, and report each result."""
-        at_once = self._options.perf_pp or AT_ONCE
-        await side_by_side(lambda work: self._fetch(work, recorder), batch, recorder, self._options, at_once)
+        at_once, (owner, site) = self._options.perf_pp or AT_ONCE, self._owner_and_site
+        began, moves = time.time(), Moves(list)
+        await side_by_side(lambda work: self._fetch(work, recorder, moves), batch, recorder, self._options, at_once)
+        for (server, streams), moved in moves.items():
+            recorder.observe(owner, of_batch(server, site, began, moved, streams))
 
-    async def _fetch(self, work: Work, recorder: Recorder) -> WorkResult:
+    async def _fetch(self, work: Work, recorder: Recorder, moves: Moves) -> WorkResult:
         await _reached(self._sink, work)
         await _refuse_folder(self._sink, work)
         await _emptied(self._sink, work, map(folder, earlier(work.destination, work)))
@@ -128,9 +134,12 @@ class Downloading:
                 raise
             deciding.came(report)
         await self._findings.of_success(work, dataset, report, recorder)
-        if dataset or report.size >= NETWORK_BOUND:  # thousands of small files would say nothing about the network
-            owner, site = self._owner_and_site
-            recorder.observe(owner, of_sources(work, site, deciding.began, report.sources))
+        owner, site = self._owner_and_site
+        if dataset:
+            recorder.observe(owner, of_sources(work, site, deciding.began, report.sources, self._namings))
+        elif move := Move.of(work, deciding.began, report):
+            source = report.sources[0]
+            moves["/".join(source.url.split("/")[:3]), source.streams].append(move)
         if work.details.compare and report.there:
             return WorkResult(work, "succeeded", counts={"files_skipped": 1, "bytes": -work.size})
         arriving.whole(report.size)

@@ -57,9 +57,8 @@ def choose(
             content.add(each.task)  # it has as many lanes as its owner requested
         elif requested_lanes is None and by_pair[each.pair] >= tuned[each.pair]:
             if not by_task[each.task]:
-                waits[each.task] = (
-                    f"{tuned[each.pair]} transfers between these collections are running, and more would not be faster"
-                )
+                running = _running(tuned[each.pair])
+                waits[each.task] = f"this pair of collections has {running}, and more would not be faster"
         else:
             return LaneChoice(each, waits, frozenset(content))
     return LaneChoice(None, waits, frozenset(content))
@@ -119,5 +118,9 @@ def _full(
     for end, limited in ends.items():
         cap = caps.get(limited)
         if cap is not None and lanes.get(limited, 0) >= cap:
-            return f"{names.get(end, end)} has {cap} running transfer{'' if cap == 1 else 's'}, which is its limit"
+            return f"{names.get(end, end)} has {_running(cap)}, which is its limit"
     return ""
+
+
+def _running(count: int) -> str:
+    return f"{count} running transfer{'' if count == 1 else 's'}"

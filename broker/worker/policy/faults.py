@@ -3,7 +3,7 @@
 A file that cannot be verified fails, or is copied and marked, depending on the configuration.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -72,13 +72,24 @@ def fault(error: Exception) -> TaskFault:
     """Return the fault of an error; if all sources failed, that of a source which may work again."""
     if isinstance(error, Unavailable):
         return TaskFault("INTERNAL_ERROR", False)
-    if isinstance(error, errors.CoallocError) and error.causes:
-        faults = [fault(each) for each in error.causes]
-        return next((each for each in faults if not each.lasting), faults[0])
+    error = _reported(error)
     for kind, known in CODES:
         if isinstance(error, kind):
             return known
     return TaskFault("UNKNOWN", not isinstance(error, errors.CoallocError))
+
+
+def _causes(error: Exception) -> Sequence[Exception]:
+    """Return the errors that an error sums up, or the error itself."""
+    return (isinstance(error, errors.CoallocError) and error.causes) or (error,)
+
+
+def _reported(error: Exception) -> Exception:
+    """Return the error whose fault is reported: if all sources failed, that of one which may work again."""
+    causes = _causes(error)
+    if causes == (error,):
+        return error
+    return next((each for each in causes if not fault(each).lasting), causes[0])
 
 
 @contextmanager
@@ -111,7 +122,7 @@ def failed(work: Work, error: Exception, options: Options) -> WorkResult:
         return WorkResult(work, "failed", error_code=code, error=f"{message} ({error.remedy})")
     if code == "NO_SPACE_LEFT" and options.fail_on_quota_errors:
         return WorkResult(work, "failed", error_code=code, error=message)
-    if lasting and isinstance(error, errors.SourceError) and error.at_source and options.skip_source_errors:
+    if lasting and options.skip_source_errors and all(map(_only_at_source, _causes(error))):
         return WorkResult(work, "skipped", error_code=code, error=message)
     if lasting and work.attempt >= ATTEMPTS:
         return WorkResult(work, "failed", error_code=code, error=message)
@@ -119,7 +130,8 @@ def failed(work: Work, error: Exception, options: Options) -> WorkResult:
 
 
 def _side(error: Exception) -> ErrorSide:
-    """Return the collection at which an error arose; empty if that is unknown."""
+    """Return the collection at which the error that is reported arose; empty if that is unknown."""
+    error = _reported(error)
     if isinstance(error, errors.NothingToFetchFrom | errors.NotAllowed | errors.TransferFailed):
         return "source"
     if isinstance(error, errors.SinkError | errors.NoSpace):
@@ -127,6 +139,10 @@ def _side(error: Exception) -> ErrorSide:
     if not isinstance(error, errors.SourceError) or error.at_source == error.at_destination:
         return ""
     return "source" if error.at_source else "destination"
+
+
+def _only_at_source(error: Exception) -> bool:
+    return isinstance(error, errors.SourceError) and error.at_source and not error.at_destination
 
 
 def poisoned(work: Work) -> WorkResult | None:

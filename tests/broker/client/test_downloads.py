@@ -293,9 +293,14 @@ def test_a_token_goes_to_its_broker_only(broker, known, tmp_path):
     assert DATASET in coget(["search"], tmp_path, **in_file).stdout
     both = coget(["search"], tmp_path, COGET_BROKER_TOKEN="secret", **in_file)
     assert (both.returncode, "are both set" in both.stderr, "secret" in both.stderr) == (2, True, False)
-    elsewhere = coget(["search", "--broker", broker.url.replace("127.0.0.1", "localhost")], tmp_path, **where)
+    at_name = ["search", "--broker", broker.url.replace("127.0.0.1", "LocalHost")]
+    elsewhere = coget(at_name, tmp_path, **where)
     assert (elsewhere.returncode, "no token was sent" in elsewhere.stderr) == (7, True)
-    assert f"tokens.toml after localhost:{broker.url.rpartition(':')[2]}" in elsewhere.stderr
+    line = f'"localhost:{broker.url.rpartition(":")[2]}" = "TOKEN"'
+    assert f"write the line {line} into {tokens}" in elsewhere.stderr
+    tokens.write_text(line.replace("TOKEN", broker.token))
+    tokens.chmod(0o600)
+    assert DATASET in coget(at_name, tmp_path, **where).stdout
     clear = coget(["search"], tmp_path, COGET_BROKER="http://broker.example", COGET_BROKER_TOKEN="secret")
     assert (clear.returncode, "unencrypted" in clear.stderr, "secret" in clear.stderr) == (2, True, False)
     none = coget(["search"], tmp_path)

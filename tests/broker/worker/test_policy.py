@@ -12,12 +12,25 @@ from hypothesis import strategies as st
 from broker.errors import Unavailable
 from broker.models.lanes import CollectionPair, LaneCandidate, LaneTurn, OpenLane
 from broker.models.tasks import Details, FilterRule, Options, Work
+from broker.services.collections.trees import Naming
 from broker.worker.policy.fairness import choose
 from broker.worker.policy.faults import at_source, failed, pause, poisoned
 from broker.worker.policy.lane_count import FIRST, MOST, PairTraffic, decide
 from broker.worker.policy.selection import included, outdated
 from broker.worker.transfer_records import Move, of_batch, of_sources
-from coalloc.errors import ConnectionLost, NoSpace, NoSuchFile, SourceError, UsageError, VerificationError
+from coalloc.download.agreement import unusable
+from coalloc.errors import (
+    ConnectionLost,
+    LoginRefused,
+    NoSpace,
+    NoSuchFile,
+    PermissionRefused,
+    SourceError,
+    Unreachable,
+    Unsupported,
+    UsageError,
+    VerificationError,
+)
 from coalloc.model.listings import Entry
 from coalloc.model.reports import PartialCopy, SourceReport
 
@@ -99,7 +112,9 @@ def test_a_pair_has_as_many_lanes_as_help_unless_the_user_sets_more():
     lanes = [OpenLane("1", "ann", HERE)] * 2
     plain, eager = candidate("2"), candidate("3", options=Options(perf_cc=4))
     assert choose([plain], lanes, CAPS, TUNED).candidate is None
-    assert "more would not be faster" in choose([plain], lanes, CAPS, TUNED).waits["2"]
+    assert choose([plain], lanes, CAPS, TUNED).waits["2"].startswith("this pair of collections has 2 running transfers")
+    one = choose([plain], lanes[:1], CAPS, {HERE: 1}).waits["2"]
+    assert one == "this pair of collections has 1 running transfer, and more would not be faster"
     assert choose([eager], lanes, CAPS, TUNED).candidate == eager
     assert choose([eager], [*lanes, *[OpenLane("3", "ann", HERE)] * 4], CAPS, TUNED).candidate is None
 
@@ -185,6 +200,41 @@ def test_refusals_of_the_source_are_skipped_on_request():
     assert failed(WORK, NoSuchFile("x", ""), skip).state == "pending"
 
 
+@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize("cause", [NoSuchFile, Unsupported])
+def test_a_dataset_that_no_source_has_is_skipped_on_request(replicas, cause):
+    error = unusable(["ftp://a/x", "ftp://b/x"][:replicas], {i: cause("x", "") for i in range(replicas)})
+    assert failed(WORK, error, Options(skip_source_errors=True)).state == "skipped"
+    result = failed(WORK, error, Options())
+    assert (result.state, result.side) == ("pending", "source")
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize("cause", [NoSuchFile, LoginRefused, PermissionRefused, Unreachable, Unsupported])
+def test_failures_of_the_destination_are_never_skipped(replicas, cause):
+    causes = {i: cause("x", "") for i in range(replicas)}
+    for each in causes.values():
+        each.blame_destination()
+    error = unusable(["ftp://a/x", "ftp://b/x"][:replicas], causes)
+    result = failed(WORK, error, Options(skip_source_errors=True))
+    assert (result.state, result.side) == ("pending", "destination")
+
+
+def test_the_side_is_that_of_the_error_whose_code_is_reported():
+    gone, refused = NoSuchFile("x", ""), LoginRefused("x", "")
+    refused.blame_destination()
+    result = failed(WORK, unusable(["ftp://a/x", "ftp://b/x"], {0: gone, 1: refused}), Options(skip_source_errors=True))
+    assert (result.error_code, result.side) == ("AUTH", "destination")
+
+
+def test_an_error_of_both_ends_is_not_skipped():
+    error = NoSuchFile("x", "")
+    error.blame_source()
+    error.blame_destination()
+    result = failed(WORK, error, Options(skip_source_errors=True))
+    assert (result.state, result.side) == ("pending", "")
+
+
 def test_a_full_disk_is_waited_for_unless_that_is_not_wanted():
     full = NoSpace("x", "")
     assert failed(WORK._replace(attempt=9), full, Options()).state == "pending"
@@ -226,18 +276,28 @@ def report(*moments: tuple[float, float], size: int = GB, seconds: float = 6.0, 
 
 def test_it_was_busy_for_as_long_as_it_was_busy():
     """Idle time does not lower the rate."""
-    (observed,) = of_sources(COPY, "here", time.time() - 10, [report((1.0, 6.0))])
+    (observed,) = of_sources(COPY, "here", time.time() - 10, [report((1.0, 6.0))], ())
     assert (observed.busy_seconds, observed.bytes) == (6.0, GB)
 
 
 @pytest.mark.parametrize("size", [1000, GB, 10**15])
 def test_bytes_that_arrived_in_one_moment_give_no_rate(size):
     """A server tells every few seconds how many bytes have arrived; no file fails for that."""
-    assert of_sources(COPY, "here", time.time() - 10, [report((2.0, 2.0), size=size, seconds=0.001)]) == []
+    assert of_sources(COPY, "here", time.time() - 10, [report((2.0, 2.0), size=size, seconds=0.001)], ()) == []
 
 
 def test_impossible_rates_are_not_learnt():
-    assert of_sources(COPY, "here", time.time() - 10, [report((1.0, 2.0), size=10**16, seconds=0.1)]) == []
+    assert of_sources(COPY, "here", time.time() - 10, [report((1.0, 2.0), size=10**16, seconds=0.1)], ()) == []
+
+
+def test_errors_of_servers_are_stored_without_their_directories():
+    """A guest collection hides where it is at its server."""
+    lost = report((1.0, 6.0))._replace(error=f"ftp://a:2811/tape/secret/{'x' * 20}: it says 426 /tape/secret/x")
+    naming = Naming("guest", "/tape/secret/", "ftp://a:2811")
+    (observed,) = of_sources(COPY, "here", time.time() - 10, [lost], [naming])
+    assert observed.error == f"guest:/{'x' * 20}: it says 426 /x"
+    (observed,) = of_sources(COPY, "here", time.time() - 10, [lost._replace(error=None)], [naming])
+    assert observed.error is None
 
 
 def test_a_batch_counts_only_the_time_in_which_data_moved():

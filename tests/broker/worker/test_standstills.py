@@ -8,7 +8,7 @@ import pytest
 from broker.models.catalogue import CatalogueReplica, Dataset, Endpoint
 from broker.models.submissions import TaskRecord
 from broker.models.tasks import Item
-from tests.broker.worlds import Server, Servers, World, working, world_at, write
+from tests.broker.worlds import Folder, Server, Servers, World, register, working, world_at, write
 from tests.support.scripted import ftp_server
 from tests.support.waiting import until
 
@@ -53,12 +53,30 @@ async def test_a_dataset_whose_servers_all_refuse_the_login_waits_for_one_of_the
             assert (task.status, task.error_side) == ("ACTIVE", "source")
 
 
+@pytest.mark.parametrize("replicas", [1, 2])
+async def test_a_destination_that_refuses_the_login_of_a_dataset_copy_is_named(
+    servers: Servers, database: str, tmp_path: Path, replicas: int
+) -> None:
+    """Each source's error is then one of the destination."""
+    async with world_at(servers, database, tmp_path) as world, AsyncExitStack() as stack:
+        others = [Folder(servers[0], tmp_path / "other")] if replicas == 2 else []
+        await register(world, "cms:a", b"x" * 1000, world.source, *others)
+        url = await stack.enter_async_context(ftp_server(PASS=b"530 Login incorrect.\r\n"))
+        await move(world, world.source, int(url.split(":")[2].partition("/")[0]), "sink")
+        async with working(world):
+            item = Item(source="/cms/a", destination="/a")
+            number = await world.submit("TRANSFER", [item], "sink", "catalogue", skip_source_errors=True)
+            await until(lambda: refused(world, number))
+            task = await world.task(number)
+            assert (task.status, task.error_side) == ("ACTIVE", "destination"), task.error
+
+
 async def refused(world: World, number: str) -> bool:
     return (await world.task(number)).error_code == "AUTH"
 
 
-async def move(world: World, server: Server, port: int) -> None:
-    """Give the endpoint of the source another port."""
+async def move(world: World, server: Server, port: int, name: str = "source") -> None:
+    """Give an endpoint another port."""
     where = {"scheme": "ftp", "host": server.host, "port": port, "prefix": f"{server.root}/"}
-    await world.factory.places.put_endpoint("root", Endpoint(name="source", site="here", write_priority=1, **where))
+    await world.factory.places.put_endpoint("root", Endpoint(name=name, site="here", write_priority=1, **where))
     world.factory.places._until = 0.0

@@ -15,9 +15,10 @@ from broker.models.decisions import StoredDecision
 from broker.models.history import Observed
 from broker.models.tasks import Item
 from broker.storage.decisions import DecisionFilter, DecisionStore
+from broker.storage.history import ObservationStore
 from coalloc.util.intervals import Intervals
 from tests.broker.worker.test_carrying import register
-from tests.broker.worlds import ANN, World, add_replica, world_of
+from tests.broker.worlds import ANN, World, add_replica, world_of, write
 from tests.support.gridftp import GridFTPServer
 from tests.support.waiting import PATIENCE, until
 
@@ -49,6 +50,21 @@ async def decided(world: World, task: str) -> StoredDecision:
         events, _ = await world.factory.tasks.events(ANN, task, None, 100, 0)
         waiting = [(each.get_name(), each.get_stack(limit=4)) for each in asyncio.all_tasks()]
         raise AssertionError(f"no decision was kept; events: {events}; what waits: {waiting}") from None
+
+
+async def test_files_that_a_folder_gets_at_once_are_one_observation(world, tmp_path):
+    """Each alone would have only a part of the server's rate."""
+    write(world.source.root, {f"d/{name}": 9 * MB for name in "abcd"})
+    task = await world.done("TRANSFER", [Item(source="/d/", destination="/d/")], "local", perf_cc=1)
+    assert (task.status, task.files_transferred) == ("SUCCEEDED", 4), task.error
+
+    async def listed():
+        async with world.factory.database.read() as connection:
+            return await ObservationStore(connection).listed({}, None, 10)
+
+    (seen,) = await until(listed)
+    assert (seen.bytes, seen.ranges, seen.source) == (36 * MB, 4, f"ftp://{world.source.host}:{world.source.port}")
+    assert 0 < seen.busy_seconds <= seen.ended - seen.started
 
 
 @pytest.mark.parametrize("to", ["sink", "local"])

@@ -9,9 +9,10 @@ from contextlib import closing
 import pytest
 
 from coalloc import api
-from coalloc.errors import CoallocError, NoSpace, NothingToFetchFrom, TransferFailed, VerificationError
+from coalloc.errors import CoallocError, NoSpace, NothingToFetchFrom, SourceError, TransferFailed, VerificationError
 from tests.support.fetching import random_file
 from tests.support.mounts import small_tmpfs
+from tests.support.scripted import ftp_server
 from tests.support.waiting import PATIENCE
 
 SIZE = 64 << 20
@@ -163,6 +164,19 @@ async def test_a_sink_that_dies_ends_the_copy(sources, sink):
     with pytest.raises(CoallocError) as raised:
         await copying
     assert isinstance(raised.value, TransferFailed | NothingToFetchFrom)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+async def test_a_sink_that_refuses_the_login_is_blamed_and_no_source(sources, count):
+    for source in sources[:count]:
+        random_file(source.root / "file", 1000)
+    async with ftp_server(PASS=b"530 Login incorrect.\r\n") as sink:
+        with pytest.raises(CoallocError) as raised:
+            await api.copy([source.url("file") for source in sources[:count]], sink)
+    errors = raised.value.causes or [raised.value]
+    assert [isinstance(each, SourceError) and (each.at_source, each.at_destination) for each in errors] == [
+        (False, True)
+    ] * count
 
 
 async def test_a_copy_that_is_cancelled_leaves_nothing_behind(sources, sink):
