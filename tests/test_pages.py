@@ -23,7 +23,6 @@ LEFT = {
     "coget pelican:": "needs a federation; tests/coalloc/resolve/test_pelican.py has one",
     "coget 'doi:": "needs a catalogue; tests/coalloc/resolve/test_catalogues.py has some",
     "coget --broker https://broker.example cog": "needs a catalogue; tests/coalloc/resolve/test_catalogues.py has some",
-    "coget az:": "needs a cloud; tests/servers/test_clouds.py has emulators",
     "coget gs:": "needs a cloud; tests/servers/test_clouds.py has emulators",
     "coget collect davs:": "needs WebDAV and S3; tests/coalloc/collect/test_read_only_servers.py has them",
     "coget drs:": "needs a catalogue; tests/coalloc/resolve/test_catalogues.py has some",
