@@ -154,6 +154,8 @@ class Network:
         return columns
 
     def _check(self, link: Link) -> None:
+        if link.capacity is None:
+            raise UsageError(f"link {link.key} has no capacity", "give whole bytes per second, or leave out the link")
         check_whole(f"link {link.key}", link.capacity, *(link.bounds or ()))
         check_finite(f"link {link.key}", link.price, link.age)
         if link.age or (link.bounds and link.bounds[0] != link.bounds[1]):

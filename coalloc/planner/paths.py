@@ -2,23 +2,20 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from heapq import heappop, heappush
-from itertools import count, groupby
+from itertools import groupby
 from typing import TypeVar
 
 import numpy as np
 
-from coalloc.planner.capacity_graph import CapacityGraph, Mask
+from coalloc.planner.capacity_graph import CapacityGraph
 from coalloc.planner.network import File
 from coalloc.planner.results import PlannedPath
 from coalloc.planner.solvers.maxflow import Backend, MaximumFlow
 
-__all__ = ["Amounts", "FlowLeft", "dealt", "path_for_little", "paths_of", "without_cycles"]
+__all__ = ["Amounts", "FlowLeft", "dealt", "paths_of", "without_cycles"]
 
 Amounts = dict[int, int]
 Key = TypeVar("Key", bound=Hashable)
-EVERYTHING = 2**62
-"""More than the slope of any arc."""
 
 
 class FlowLeft:
@@ -109,30 +106,6 @@ def paths_of(graph: CapacityGraph, flow: MaximumFlow, files: Iterable[File], bac
             paths[holders].append((_hosts(names, map(left.heads.__getitem__, path)), amount))
     for file, parts in dealt(files, paths):
         yield from (PlannedPath(file.name, hosts, size) for hosts, size in parts.items())
-
-
-def path_for_little(graph: CapacityGraph, starts: Iterable[int], usable: Mask, wide: bool) -> list[int] | None:
-    """Return the path with the fewest arcs from one of these arcs to the sink; None if there is none.
-
-    :param usable: whether each arc can carry anything
-    :param wide: whether to prefer the path whose narrowest limit is the widest, whatever its length
-    """
-    arcs = np.flatnonzero(usable).tolist()
-    widths = dict(zip(arcs, graph.slopes[arcs].tolist(), strict=True)) if wide else dict.fromkeys(arcs, 1)
-    widths.update((arc, EVERYTHING) for arc in graph.offsets if arc in widths)
-    onward = FlowLeft(graph, widths)
-    number = count()
-    heap, seen = [(-EVERYTHING if wide else -1, 1, next(number), [arc]) for arc in starts], set[int]()
-    while heap:
-        width, length, _, path = heappop(heap)
-        here = onward.heads[path[-1]]
-        if here == graph.sink:
-            return path
-        if here not in seen:
-            seen.add(here)
-            for arc in onward.leaving[here]:
-                heappush(heap, (max(width, -widths[arc]), length + 1, next(number), [*path, arc]))
-    return None
 
 
 def _hosts(names: Sequence[str], vertices: Iterable[int]) -> tuple[str, ...]:

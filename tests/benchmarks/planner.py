@@ -1,8 +1,9 @@
 """Speed of the flow planner: `python -m tests.benchmarks.planner`.
 
 Measures the CPU time to find the least time T* and its flow: building the graph from a network in arrays, and all
-max-flows. Two other times are measured separately: that of paths of whole bytes, and that of a whole plan as users get
-it, for a network of objects, with the plan without relays, paths and certificate. The reference is one max-flow by
+max-flows. Three other times are measured separately: that of paths of whole bytes, that of a whole plan as users get
+it, with the plan without relays, paths and certificate, and that of making the network from objects, which checks its
+links and puts them into columns, once for all its plans. The reference is one max-flow by
 OR-tools on the same graph, with the capacities at T* rounded to 64 bits.
 
 Networks are random, with fixed seeds. In `wide` ones, link rates are lognormal, and the access links of hosts are the
@@ -81,16 +82,17 @@ def bare(graph: CapacityGraph, seconds: float) -> float:
 
 
 class Times(NamedTuple):
-    """The times for one network in milliseconds: T* with its flow, one max-flow, the whole plan, paths."""
+    """The times for one network in milliseconds: T* with its flow, one max-flow, the whole plan, paths, the network."""
 
     whole: float
     bare: float
     plan: float
     paths: float
+    network: float
 
 
 def times(case: Case, narrow: bool, backend: Backend, seed: int) -> Times:
-    """Measure one network; `whole` and `plan` are the best of three runs."""
+    """Measure one network; `whole`, `plan` and `network` are the best of three runs."""
     network, files = drawn(case, narrow, seed)
     planned = min(_milliseconds(lambda: solve(network, Demand(tuple(files)), backend)) for _ in range(3))
     arrays = Arrays(network)
@@ -103,17 +105,18 @@ def times(case: Case, narrow: bool, backend: Backend, seed: int) -> Times:
         bare(graph, float(found)) if find_spec("ortools") else float("nan"),
         planned,
         _milliseconds(lambda: list(paths_of(graph, flow, files, backend))),
+        min(_milliseconds(lambda: Network(network.hosts, network.links)) for _ in range(3)),
     )
 
 
 def line(case: Case, narrow: bool, backend: Backend) -> str:
     """Measure `TIMES` networks of a case; return a line of the table."""
     found = [times(case, narrow, backend, seed) for seed in range(TIMES)]
-    whole, reference, planned, paths = (statistics.median(column) for column in zip(*found, strict=True))
+    whole, reference, planned, paths, made = (statistics.median(column) for column in zip(*found, strict=True))
     least, most = min(each.whole for each in found), max(each.whole for each in found)
     wanted = case.wanted * (1 if backend is ORTOOLS else SLACK)
     name = f"{case!s:<22}{'narrow' if narrow else 'wide':<8}{backend.name:<9}"
-    numbers = (whole, least, most, wanted, reference, whole / reference, planned, paths)
+    numbers = (whole, least, most, wanted, reference, whole / reference, planned, paths, made)
     return name + "".join(f"{number:9.1f}" for number in numbers)
 
 
@@ -127,7 +130,7 @@ def _milliseconds(work: Callable[[], object]) -> float:
 def main() -> None:
     """Print the table."""
     print(f"T* and its flow, ms of CPU time; median, minimum and maximum of {TIMES} networks")
-    titles = ("T*", "least", "most", "wanted", "bare", "ratio", "plan", "paths")
+    titles = ("T*", "least", "most", "wanted", "bare", "ratio", "plan", "paths", "network")
     print(" " * 39 + "".join(f"{title:>9}" for title in titles))
     for case in CASES:
         for narrow in (False, True):

@@ -58,8 +58,9 @@ SHOWN = (24, 72, 120)
 """Loads that are shown in tables without room for all of them."""
 SENDERS = (1, 2, 3, 4)
 """Numbers of stub domains that send all traffic over a peering point, in the runs in which not all of them do."""
-NETWORKS, FEWER = 25, 3
-"""Numbers of networks for the few cases that are repeated in many, and for those on measurements and data units."""
+MANY, FEWER = 5, 3
+"""How many times more networks the few cases have that are repeated in many, and how many networks at most those on
+measurements and data units have."""
 COMMON = ("all-at-once", "path-sync-95", "path-sync-100", "best-path", "path-delay")
 """Methods that are repeated in many networks."""
 TABLED_METHODS = ("path-sync-100", "path-sync-95", "path-delay", "path-sync-80")
@@ -116,7 +117,7 @@ class Run(NamedTuple):
 
 
 def cases(seeds: int) -> list[Case]:
-    """Return all cases of the tables. Cases of one scenario are adjacent, so that its measurements are cached."""
+    """Return all cases of the tables, each once. Cases of one scenario are adjacent, so that it is measured once."""
     scenarios = [(seed, load) for seed in range(1, seeds + 1) for load in LOADS]
     plain = [
         Case(method, load, seed, unevenness)
@@ -131,13 +132,14 @@ def cases(seeds: int) -> list[Case]:
         for senders in SENDERS
         for method in ("all-at-once", "path-sync-95")
     ]
-    more = [Case(method, max(SHOWN), seed) for seed in range(seeds + 1, NETWORKS + 1) for method in COMMON]
-    return [*plain, *crowded, *more, *_sensitive()]
+    more = [Case(method, max(SHOWN), seed) for seed in range(seeds + 1, MANY * seeds + 1) for method in COMMON]
+    found = dict.fromkeys([*plain, *crowded, *more, *_sensitive(min(seeds, FEWER))])
+    return sorted(found, key=lambda case: (case.seed, case.load, case.senders, case.told))
 
 
-def _sensitive() -> list[Case]:
+def _sensitive(seeds: int) -> list[Case]:
     """Return the cases with measurements under other traffic, and with other data units."""
-    plain = [Case(method, SHOWN[1], seed) for seed in range(1, FEWER + 1) for method in TABLED_METHODS]
+    plain = [Case(method, SHOWN[1], seed) for seed in range(1, seeds + 1) for method in TABLED_METHODS]
     told = [case._replace(told=load) for case in plain for load in (min(SHOWN), max(SHOWN))]
     return [*plain, *told, *(case._replace(unit=unit) for case in plain for unit in UNITS)]
 

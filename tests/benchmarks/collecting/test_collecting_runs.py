@@ -1,6 +1,7 @@
 """Small versions of both papers' experiments: gains and costs; the pages have a marker for each table."""
 
 from importlib.util import find_spec
+from itertools import groupby
 from math import inf
 
 import pytest
@@ -22,6 +23,17 @@ FLOOR = 350e6 / 312_500
 
 def collected(method: str, load: int, **options) -> cheng.Run:
     return cheng.run(cheng.Case(method, load, seed=1, probes=1, **options))
+
+
+@pytest.mark.parametrize("seeds", [1, 5])
+def test_each_case_runs_once_beside_those_of_its_scenario_in_as_many_networks_as_asked_for(seeds: int):
+    cases = cheng.cases(seeds)
+    scenarios = [scenario for scenario, _ in groupby((case.seed, case.load, case.senders) for case in cases)]
+    assert len(set(cases)) == len(cases)
+    assert len(set(scenarios)) == len(scenarios)
+    assert {case.seed for case in cases if case.method == "adaptive"} == set(range(1, seeds + 1))
+    assert {case.seed for case in cases} == set(range(1, seeds * cheng.MANY + 1))
+    assert len({case.seed for case in cases if case.told >= 0}) == min(seeds, cheng.FEWER)
 
 
 def test_no_method_is_faster_than_the_link_of_the_destination():

@@ -26,6 +26,7 @@ def file(**changed: object) -> File:
     ("make", "message"),
     [
         (lambda: network(capacity=-1), "link a -> b has a negative number"),
+        (lambda: network(capacity=None), "link a -> b has no capacity"),
         (lambda: network(capacity=0.5), "link a -> b has the number 0.5, which is not whole"),
         (lambda: network(capacity=nan), "not whole"),
         (lambda: network(bounds=(1.5, 2)), "not whole"),
