@@ -7,8 +7,10 @@ tag of each answer is compared, too.
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from time import monotonic
 from typing import Any, NamedTuple
 
 from coalloc.errors import NoSuchFile, PermissionRefused, ReplicaChanged, ServerSays, Unsupported, UsageError
@@ -20,12 +22,14 @@ __all__ = ["CLOUDS", "CloudObjects"]
 class _Cloud(NamedTuple):
     """One service.
 
-    :param credentials: environment variables with credentials
+    :param credentials: environment variables with credentials, each of which suffices
     :param files: files below the home directory that have credentials
     :param endpoint: environment variable with the address of another server, such as an emulator
     :param needed: environment variables that must be set
     :param refused: environment variables that must not be set: obstore makes them a part of the URL, which it names to
         servers that redirects lead to (Referer)
+    :param joint: environment variables that are credentials only together, one of each group; obstore would take an
+        incomplete set for the role of the machine. The last group is no credential by itself.
     """
 
     credentials: Sequence[str]
@@ -33,6 +37,12 @@ class _Cloud(NamedTuple):
     endpoint: str
     needed: Sequence[str] = ()
     refused: Sequence[str] = ()
+    joint: Sequence[Sequence[str]] = ()
+
+    @property
+    def all_credentials(self) -> Sequence[str]:
+        """All environment variables that can be a part of credentials."""
+        return [*self.credentials, *(name for names in self.joint for name in names)]
 
 
 CLOUDS: Mapping[str, _Cloud] = {
@@ -50,12 +60,7 @@ CLOUDS: Mapping[str, _Cloud] = {
     "az": _Cloud(
         (
             "AZURE_STORAGE_ACCOUNT_KEY",
-            "AZURE_CLIENT_ID",
-            "AZURE_CLIENT_SECRET",
-            "AZURE_FEDERATED_TOKEN_FILE",
             "AZURE_STORAGE_ACCESS_KEY",
-            "AZURE_STORAGE_CLIENT_ID",
-            "AZURE_STORAGE_CLIENT_SECRET",
             "AZURE_STORAGE_MASTER_KEY",
             "AZURE_STORAGE_TOKEN",
             "AZURE_USE_AZURE_CLI",
@@ -64,11 +69,18 @@ CLOUDS: Mapping[str, _Cloud] = {
         "AZURE_ENDPOINT",
         ("AZURE_STORAGE_ACCOUNT_NAME",),
         ("AZURE_STORAGE_SAS_KEY", "AZURE_STORAGE_SAS_TOKEN"),
+        (
+            ("AZURE_CLIENT_ID", "AZURE_STORAGE_CLIENT_ID"),
+            ("AZURE_CLIENT_SECRET", "AZURE_STORAGE_CLIENT_SECRET", "AZURE_FEDERATED_TOKEN_FILE"),
+            ("AZURE_TENANT_ID", "AZURE_STORAGE_TENANT_ID", "AZURE_AUTHORITY_ID", "AZURE_STORAGE_AUTHORITY_ID"),
+        ),
     ),
 }
 """Services by scheme."""
 TRIES = 2
 """Further attempts of one request, before coget's own."""
+BLOCK_SECONDS = 5.0
+"""Seconds after which the part of a range that has come is returned, so that a slow server is not taken for silent."""
 
 
 class CloudObjects:
@@ -85,8 +97,8 @@ class CloudObjects:
         bucket, _, self.key = rest.partition("/")
         self._shown = redact(url)
         self._cloud = CLOUDS[scheme.lower()]
-        self._seen: tuple[int, str | None] | None = None
-        """Size and tag of the object."""
+        self._seen: Mapping[str, Any] | None = None
+        """Properties of the object."""
         if not (bucket and self.key) or "@" in bucket:
             raise UsageError(f"{self._shown} names no object", f"write {scheme}://BUCKET/KEY")
         for name in self._cloud.needed:
@@ -113,48 +125,75 @@ class CloudObjects:
                 bucket,
                 client_options={"allow_http": plain, "connect_timeout": f"{seconds:g}s", "timeout": "120s"},
                 retry_config={"max_retries": TRIES},
-                **({} if self._has_credentials else {"skip_signature": True}),
+                **({} if self._has_credentials() else {"skip_signature": True}),
             )
         except (BaseError, ValueError) as error:
             raise Unsupported(f"{self._shown}: {self._hidden(error)}", "correct the environment variables") from None
 
-    @property
     def _has_credentials(self) -> bool:
         named = any(os.environ.get(name) for name in self._cloud.credentials)
-        return named or any((Path.home() / file).exists() for file in self._cloud.files)
+        return named or any((Path.home() / file).exists() for file in self._cloud.files) or self._has_joint()
+
+    def _has_joint(self) -> bool:
+        """Return whether there are credentials that consist of several variables.
+
+        :raises Unsupported: when one of these is missing
+        """
+        given = [next((name for name in names if os.environ.get(name)), None) for names in self._cloud.joint]
+        if not any(given[:-1]):
+            return False
+        for name, names in zip(given, self._cloud.joint, strict=True):
+            if name is None:
+                others = " and ".join(filter(None, given))
+                raise Unsupported(f"{self._shown}: {names[0]} is not set", f"set it, or unset {others}")
+        return True
 
     def _hidden(self, error: Exception) -> str:
         """Return the first line of an error, without secrets."""
-        values = (os.environ.get(name, "") for name in self._cloud.credentials)
+        values = (os.environ.get(name, "") for name in self._cloud.all_credentials)
         return hide((str(error).splitlines() or [""])[0], secrets=filter(None, values))[:300]
 
     def info(self, key: str) -> dict[str, object]:
         """Return size and version of an object."""
-        meta = self._asked("head", key)
-        self._seen = meta["size"], meta["e_tag"]
+        import obstore
+
+        with self._border():
+            meta = obstore.head(self._store, key)
+        self._seen = meta
         return {"type": "file", "size": meta["size"], "etag": meta["e_tag"], "updated": meta["last_modified"]}
 
     def cat_file(self, key: str, start: int, end: int) -> bytes:
-        """Return a range of the object that `info` saw."""
-        tag = self._seen and self._seen[1]
-        options = {"range": (start, end), **({"if_match": tag} if tag else {})}
-        block: bytes = self._asked("get", key, options)[: end - start]
-        return block
+        """Return a range of the object that `info` saw; only its beginning if the rest takes long.
+
+        :raises Unsupported: when the server sends more
+        """
+        import obstore
+
+        seen, began, block = self._seen, monotonic(), bytearray()
+        condition = {"if_match": seen["e_tag"]} if seen and seen["e_tag"] else {}
+        with self._border():
+            answer = obstore.get(self._store, key, options={"range": (start, end), **condition})
+            if seen and _version(answer.meta) != _version(seen):
+                raise self._changed()
+            for chunk in answer.stream(min_chunk_size=1):
+                block += chunk
+                if len(block) > end - start:
+                    what = f"the server sends more than the requested bytes {start}-{end - 1}"
+                    raise Unsupported(f"{self._shown}: {what}", "use another replica")
+                if monotonic() - began > BLOCK_SECONDS:
+                    break
+        return bytes(block)
 
     def _changed(self) -> ReplicaChanged:
         return ReplicaChanged(f"{self._shown} changed while it was fetched", "start again")
 
-    def _asked(self, verb: str, key: str, options: Mapping[str, object] | None = None) -> Any:
-        import obstore
+    @contextmanager
+    def _border(self) -> Iterator[None]:
+        """Convert the exceptions of obstore to coget's errors."""
         from obstore import exceptions
 
         try:
-            if verb == "head":
-                return obstore.head(self._store, key)
-            answer = obstore.get(self._store, key, options=options)
-            if self._seen and (answer.meta["size"], answer.meta["e_tag"]) != self._seen:
-                raise self._changed()
-            return bytes(answer.bytes())
+            yield
         except FileNotFoundError:
             raise NoSuchFile(f"{self._shown}: there is no such object", "check bucket and key in the URL") from None
         except (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError):
@@ -164,3 +203,7 @@ class CloudObjects:
             raise self._changed() from None
         except exceptions.BaseError as error:
             raise ServerSays(f"{self._shown}: {self._hidden(error)}", "try again later") from None
+
+
+def _version(meta: Mapping[str, Any]) -> tuple[int, object]:
+    return meta["size"], meta["e_tag"] or meta["last_modified"]

@@ -12,6 +12,7 @@ from coalloc.errors import SourceError
 from tests.support.fetching import options, random_file
 from tests.support.nginx import Nginx
 from tests.support.plain_ftp import PlainFTP, serve
+from tests.support.scripted import raw_server
 from tests.support.waiting import PATIENCE, until
 
 SIZE, PIECE = 3_000_001, 300_000
@@ -100,6 +101,31 @@ async def test_a_wait_for_a_turn_can_be_cancelled(place):
         turns.let(9)
         await asyncio.sleep(0.05)
         assert len(came) == before
+
+
+async def test_bytes_of_a_slow_server_come_before_their_piece_is_full():
+    content, more = bytes(range(256)) * (SIZE // 256) + bytes(SIZE % 256), asyncio.Event()
+
+    async def serve(reader, writer):
+        while True:
+            head = (await reader.readuntil(b"\r\n\r\n")).decode()
+            if " /x " in head:
+                writer.write(b"HTTP/1.1 302 Found\r\nLocation: /y\r\nContent-Length: 0\r\n\r\n")
+                continue
+            writer.write(f"HTTP/1.1 200 OK\r\nContent-Length: {SIZE}\r\n\r\n".encode())
+            if head.startswith("GET"):
+                writer.write(content[: PIECE // 2])
+                await more.wait()
+                writer.write(content[PIECE // 2 :])
+
+    turns = Turns()
+    turns.let(SIZE // PIECE + 1)
+    async with raw_server(serve) as port, reading(f"http://127.0.0.1:{port}/x", turns) as (task, came):
+        await until(lambda: len(came) == PIECE // 2)
+        more.set()
+        async with asyncio.timeout(PATIENCE):
+            await task
+        assert came == content
 
 
 async def test_a_server_that_breaks_off_is_noticed():

@@ -1,14 +1,16 @@
 """Objects of Azure and Google Cloud Storage, at emulators that `make test-servers` installs."""
 
+import asyncio
 import base64
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 
 import pytest
 
-from coalloc.engine import open_source
+from coalloc.engine import clouds, open_source
 from coalloc.engine.clouds import CLOUDS
 from coalloc.engine.span import Span
 from coalloc.errors import AddressRefused, NoSuchFile, ReplicaChanged, SourceError, Unsupported
@@ -17,7 +19,8 @@ from tests.support.clouds import ACCOUNT, ACCOUNT_KEY, Azurite, Cloud, FakeGCS
 from tests.support.coget import coget
 from tests.support.fetching import collect, opened, options
 from tests.support.nginx import Nginx
-from tests.support.web import ranges, redirect, web_server
+from tests.support.scripted import raw_server
+from tests.support.web import answer, ranges, redirect, web_server
 
 DATE = "Fri, 27 Feb 2026 10:00:00 GMT"
 CONTENT = Random(3).randbytes(9_000_001)
@@ -31,7 +34,7 @@ def alone(tmp_path, monkeypatch):
     pytest.importorskip("obstore")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     for cloud in CLOUDS.values():
-        for name in (*cloud.credentials, cloud.endpoint, *cloud.needed, *cloud.refused):
+        for name in (*cloud.all_credentials, cloud.endpoint, *cloud.needed, *cloud.refused):
             monkeypatch.delenv(name, raising=False)
 
 
@@ -132,6 +135,7 @@ LIES = {
     "Content-Range: bytes 100-199/1000": SourceError,
     'Content-Range: bytes 0-99/1000\r\nETag: "2"': ReplicaChanged,
 }
+CLIENT = {"AZURE_CLIENT_ID": "me", "AZURE_TENANT_ID": "us", "AZURE_CLIENT_SECRET": "S3cret"}
 
 
 @pytest.mark.parametrize("lie", LIES)
@@ -149,6 +153,98 @@ async def test_a_server_that_lies_about_a_range(monkeypatch, lie):
         async with opened(open_source("gs://open/x", "auto", options())) as source:
             with pytest.raises(LIES[lie]):
                 await source.fetch(Span(0, 100), lambda start, end, data: None)
+
+
+def parts_in_turn(*parts, tag='"1"'):
+    """Answer HEAD by the head of an object of 1000 bytes, and GET by these parts: first byte, length, date, content."""
+    left = list(parts)
+
+    def serve(heard):
+        if heard.startswith("HEAD"):
+            return answer("200 OK", Content_Length=1000, ETag=tag, Last_Modified=DATE)
+        first, length, date, body = left.pop(0)
+        place = f"bytes {first}-99/1000"
+        return answer("206 Part", body, Content_Length=length, Content_Range=place, ETag=tag, Last_Modified=date)
+
+    return serve
+
+
+async def test_an_object_with_an_empty_tag_that_is_replaced(monkeypatch):
+    parts = [(0, 100, date, bytes(100)) for date in (DATE, DATE.replace("2026 10", "2026 11"))]
+    async with web_server(parts_in_turn(*parts, tag="")) as server:
+        monkeypatch.setenv("GOOGLE_BASE_URL", server.url)
+        async with opened(open_source("gs://open/x", "auto", options())) as source:
+            assert await collect(source, 0, 100) == bytes(100)
+            with pytest.raises(ReplicaChanged):
+                await collect(source, 0, 100)
+
+
+async def test_a_later_look_does_not_excuse_an_answer(monkeypatch):
+    asked, looked = asyncio.Event(), asyncio.Event()
+
+    async def serve(reader, writer):
+        while True:
+            request = await reader.readuntil(b"\r\n\r\n")
+            if request.startswith(b"GET"):
+                asked.set()
+                await looked.wait()
+            head = f'ETag: "{1 + asked.is_set()}"\r\nLast-Modified: {DATE}\r\n\r\n'.encode()
+            if request.startswith(b"HEAD"):
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n" + head)
+            else:
+                place = b"Content-Length: 100\r\nContent-Range: bytes 0-99/100\r\n"
+                writer.write(b"HTTP/1.1 206 Part\r\n" + place + head + bytes(100))
+
+    async with raw_server(serve) as port:
+        monkeypatch.setenv("GOOGLE_BASE_URL", f"http://127.0.0.1:{port}")
+        async with opened(open_source("gs://open/x", "auto", options())) as source:
+            fetching = asyncio.create_task(collect(source, 0, 100))
+            await asked.wait()
+            await source.recheck()
+            looked.set()
+            with pytest.raises(ReplicaChanged):
+                await fetching
+
+
+async def test_an_answer_that_is_too_long_is_not_taken_whole(monkeypatch):
+    async with web_server(parts_in_turn((0, 1 << 40, DATE, bytes(1 << 20)))) as server:  # then it waits without end
+        monkeypatch.setenv("GOOGLE_BASE_URL", server.url)
+        async with opened(open_source("gs://open/x", "auto", options())) as source:
+            with pytest.raises(Unsupported, match="more than the requested bytes 0-99"):
+                await collect(source, 0, 100)
+
+
+async def test_a_slow_server_is_read_in_parts(monkeypatch):
+    monkeypatch.setattr(clouds, "BLOCK_SECONDS", 0.0)
+    parts = (0, 100, DATE, CONTENT[:40]), (40, 60, DATE, CONTENT[40:100])
+    async with web_server(parts_in_turn(*parts)) as server:  # after the 40 bytes, it waits without end
+        monkeypatch.setenv("GOOGLE_BASE_URL", server.url)
+        async with opened(open_source("gs://open/x", "auto", options())) as source:
+            assert await collect(source, 0, 100) == CONTENT[:100]
+        assert server.all("Range")[1:] == ["bytes=0-99", "bytes=40-99"]
+
+
+@pytest.mark.parametrize("missing", CLIENT)
+async def test_an_incomplete_identity_is_refused(thief, monkeypatch, missing):
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", ACCOUNT)
+    monkeypatch.setenv("AZURE_ENDPOINT", thief.url)
+    for name in CLIENT.keys() - {missing}:
+        monkeypatch.setenv(name, CLIENT[name])
+    with pytest.raises(Unsupported, match=f"{missing} is not set") as caught:
+        await open_source("az://open/x", "auto", options()).open()
+    assert "S3cret" not in str(caught.value)
+    assert not thief.heard
+
+
+async def test_a_tenant_alone_is_no_credential(monkeypatch):
+    monkeypatch.setenv("AZURE_TENANT_ID", "us")
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", ACCOUNT)
+    async with web_server(ranges(CONTENT)) as server:
+        monkeypatch.setenv("AZURE_ENDPOINT", server.url)
+        with suppress(SourceError):  # this is no real Azure
+            await open_source("az://open/x", "auto", options()).open()
+        assert server.all("Authorization") == [None] * len(server.heard)
+        assert server.heard
 
 
 def test_a_closed_container_needs_valid_credentials_which_are_not_shown(tmp_path):

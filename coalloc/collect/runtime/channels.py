@@ -50,6 +50,9 @@ class Channel(ABC):
         """Return whether others of this machine wait for one of its connections."""
         return False
 
+    def spare(self) -> None:
+        """Give back idle connections that others of this machine wait for."""
+
     def held(self, sink: str, start: int, end: int) -> list[tuple[int, int]]:
         """Return the ranges of [start, end) that earlier runs stored at the sink, and that `copy` leaves out."""
         return []

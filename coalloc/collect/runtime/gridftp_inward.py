@@ -131,12 +131,18 @@ class GridFTPInward(Inward):
         return seat.session
 
     def _return(self, seat: _Seat) -> None:
-        """Keep a connection for the next piece, if its session can be used."""
+        """Keep a connection for the next piece, if its session can be used, and others do not wait for it."""
         if seat.usable:
             self._idle.append(seat)
             self._changed.set()
+            self.spare()
         else:
             self._end(seat)
+
+    def spare(self) -> None:
+        """Give back idle connections that others wait for, but keep one, as each piece would need a login."""
+        while self._idle and self._seats > 1 and self._source.wanted:
+            self._end(self._idle.pop())
 
     def _end(self, seat: _Seat) -> None:
         if seat.session:

@@ -154,12 +154,14 @@ class HopQueue:
             await self._let_go()
 
     async def _rest(self) -> None:
-        """Wait for news; meanwhile close an idle channel if others wait for its connections."""
-        while self._channel and not self._flying:
+        """Wait for news; meanwhile give back connections that are idle if others wait for them."""
+        while self._channel:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._news.wait(), LOOK_SECONDS)
                 return
-            if self._channel.wanted:
+            if self._flying:
+                self._channel.spare()
+            elif self._channel.wanted:
                 self._channel.close()
                 self._channel = None
         await self._news.wait()

@@ -106,7 +106,7 @@ def lost(session: Session, reply: Reply | None, span: Span, reached: int) -> Sou
 class _Receiver:
     """A receiver that reads one stream into the shared buffer until the span, up to its current end, is delivered."""
 
-    __slots__ = ("_admitted", "_at", "_data", "_deliver", "_gather", "_hidden", "_over", "_paused", "_span")
+    __slots__ = ("_admitted", "_at", "_data", "_deliver", "_gather", "_hidden", "_over", "_paused", "_refused", "_span")
 
     def __init__(self, data: DataStream, span: Span, deliver: Deliver, gather: ReadBuffer) -> None:
         self._data = data
@@ -115,7 +115,7 @@ class _Receiver:
         self._gather = gather
         self._hidden = getattr(data, "overhead", 0)
         self._at = self._admitted = span.start
-        self._paused = False
+        self._paused = self._refused = False
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def run(self) -> int:
@@ -128,13 +128,14 @@ class _Receiver:
                 await self._over
             finally:
                 loop.remove_reader(self._data)
-            if not self._paused:
+            if self._refused or not self._paused:
                 return self._at
             self._paused, self._over = False, loop.create_future()
 
     def replied(self, transfer: PendingReply) -> None:
         """End the wait for data after a refusal, but not after success, or the loss of the control connection."""
         if not (transfer.cancelled() or transfer.exception() or transfer.result().positive):
+            self._refused = True  # `run` may be about to begin another wait
             self._end()
 
     def _readable(self) -> None:

@@ -178,13 +178,13 @@ class PlainAnswer:
     def is_success(self) -> bool:
         return 200 <= self.status_code < 300
 
-    async def aiter_raw(self, chunk_size: int | None = None) -> AsyncIterator[bytes]:
-        """Yield the body in pieces of at most `chunk_size` bytes. Bytes that follow it are not read.
+    async def aiter_raw(self) -> AsyncIterator[bytes]:
+        """Yield the body in pieces as it arrives. Bytes that follow it are not read.
 
         :raises Disconnected: when the server closes the connection before the end of the body
         """
         while self._left is None or self._left > 0:
-            data, self._begun = self._begun or await self._received(min(CHUNK, chunk_size or CHUNK)), b""
+            data, self._begun = self._begun or await self._received(CHUNK), b""
             if not data and self._left is None:
                 return
             if not data:

@@ -242,22 +242,26 @@ class HTTPSource(Source):
                 self._unchanged_at = max(self._unchanged_at, requested_at)
             at = span.start
             unranged = self._agreed is not None and not self._agreed.ranged
-            chunks = answer.aiter_raw(self.options.admission.piece if self.options.admission and unranged else None)
+            chunks, rest = answer.aiter_raw(), memoryview(b"")
             whole = self._agreed is not None and unranged and requested_end == self._agreed.size
             while at < span.end:
                 if at >= admitted:
                     admitted = await span.admitted(at)
-                with self._server.border():
-                    chunk = await anext(chunks, b"")
+                    if admitted <= at:  # the end was lowered meanwhile
+                        break
+                if not rest:
+                    with self._server.border():
+                        rest = memoryview(await anext(chunks, b""))
+                chunk, rest = rest[: admitted - at], rest[admitted - at :]
                 if not chunk:
                     raise ConnectionLost(
                         f"{self._shown}: the data ended at byte {at} of {span.start}-{requested_end}", "try again"
                     )
                 start, at = at, min(at + len(chunk), max(at, span.end))
                 if whole and at == requested_end:  # before the delivery, which may complete the file
-                    await self._refuse_more(chunk[at - start :], chunks)
+                    await self._refuse_more(rest, chunks)
                 if start < at:
-                    deliver(start, at, memoryview(chunk)[: at - start])
+                    deliver(start, at, chunk[: at - start])
                 await asyncio.sleep(0)  # reading buffered data never pauses: give other tasks and cancellation a turn
             if at == requested_end and "content-length" in answer.headers:
                 with self._server.border():
@@ -265,11 +269,11 @@ class HTTPSource(Source):
         if at == requested_end:
             self._keep(answer)
 
-    async def _refuse_more(self, rest: bytes, chunks: AsyncIterator[bytes]) -> None:
-        """Check that the whole file, of which this is the rest, ends where the server stated."""
+    async def _refuse_more(self, rest: memoryview, chunks: AsyncIterator[bytes]) -> None:
+        """Check that the whole file, of which `rest` has come beyond its size, ends where the server stated."""
         with self._server.border():
-            rest = rest or await anext(chunks, b"")
-        if rest:
+            more = len(rest) or len(await anext(chunks, b""))
+        if more:
             what = f"{self._shown}: the server sends more than the size that it stated"
             raise ReplicaChanged(what, "start again, or use another replica")
 

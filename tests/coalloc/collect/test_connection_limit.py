@@ -2,14 +2,24 @@
 
 import asyncio
 from contextlib import asynccontextmanager
+from random import Random
 from urllib.parse import urlsplit
 
 import pytest
 
 from coalloc import api
 from coalloc.collect import methods
+from coalloc.collect.methods.actions import Piece
+from coalloc.collect.runtime import hop_queue
+from coalloc.collect.runtime.gridftp_inward import GridFTPInward
+from coalloc.collect.runtime.hop import Hop
+from coalloc.collect.runtime.hop_queue import HopQueue
+from coalloc.collect.runtime.item import CollectItem
+from coalloc.collect.runtime.link_waits import LinkWaits
+from coalloc.collect.runtime.local_destination import LocalDestination
+from coalloc.collect.runtime.server import CollectServer
 from coalloc.engine.limits.server_slots import Slots
-from tests.support.fetching import random_file
+from tests.support.fetching import options, random_file
 from tests.support.relaying import Relay
 from tests.support.waiting import PATIENCE, until
 
@@ -88,3 +98,45 @@ async def test_a_job_waits_for_others_and_says_so(servers, tmp_path):
         report = await job
     assert (tmp_path / "out" / "x").read_bytes() == content
     assert report.files[0].verified
+
+
+@pytest.mark.parametrize("waits", ["before", "after"])
+async def test_others_get_a_connection_that_is_idle_while_a_piece_is_in_flight(servers, tmp_path, monkeypatch, waits):
+    monkeypatch.setenv("COGET_CONNECTIONS", "2")
+    server, slots, size = servers[0], Slots.from_environment(), 1_000_000
+    source = CollectServer("a", server.url(""), options(slots=slots))
+    here, begun = LocalDestination(tmp_path / "out", overwrite=False), asyncio.Event()
+    channel = GridFTPInward(source, here, LinkWaits(lambda held: None))
+
+    async def connect():
+        return channel
+
+    async def ready():
+        pass
+
+    async def begin(name, prepare):
+        random_file(server.root / name, size)
+        await here.begin(CollectItem(name, size, {"a": f"/{name}"}))
+        paths = f"{server.root}/{name}", lambda: name
+        queue.begin(hop := Hop(Piece(name, 0, size), ("a", "here"), paths, prepare, lambda _: None))
+        return hop
+
+    queue = HopQueue(connect, pytest.fail, pytest.fail, Random(0))
+    try:
+        async with asyncio.timeout(PATIENCE):
+            first = [await begin(name, ready) for name in ("x", "y")]
+            if waits == "before":
+                monkeypatch.setattr(hop_queue, "LOOK_SECONDS", PATIENCE)  # so the end of a piece gives it back
+                await until(lambda: channel._seats == 2)
+                others = asyncio.create_task(slots.wait(source.name))
+            await asyncio.gather(*(hop.landed.wait() for hop in first))
+            last = await begin("z", begun.wait)
+            lease = await (others if waits == "before" else slots.wait(source.name))
+            assert not last.over
+            begun.set()
+            await last.landed.wait()
+            lease.release()
+        assert [hop.error for hop in (*first, last)] == [None] * 3
+    finally:
+        await queue.close()
+        await here.close()

@@ -1,11 +1,17 @@
 """Meanings of refusals, in the words of real servers."""
 
+import asyncio
+import socket
+
 import pytest
 
+from coalloc.engine.batched_reads import ReadBuffer
 from coalloc.engine.globus_url_copy import URLCopySource
 from coalloc.engine.gridftp import GridFTPSource
 from coalloc.engine.gridftp.refusals import login_refusal, refusal
 from coalloc.engine.gridftp.replies import Reply
+from coalloc.engine.gridftp.stream import _Receiver
+from coalloc.engine.span import PacedSpan, Span
 from coalloc.errors import (
     AlreadyThere,
     ConnectionLost,
@@ -19,6 +25,7 @@ from coalloc.errors import (
     Unsupported,
 )
 from tests.support.fetching import opened, options, random_file
+from tests.support.waiting import PATIENCE
 
 FULL = [
     (421, "Service busy: Connection limit exceeded. Please try again later. Closing control connection."),  # Globus
@@ -82,3 +89,22 @@ async def test_a_real_server_that_is_full(start_gridftp, tmp_path, engine):
     async with opened(GridFTPSource(url, options())):
         with pytest.raises(ServerBusy, match="Connection limit exceeded"):
             await engine(url, options()).open()
+
+
+async def test_a_refusal_at_a_pause_ends_the_reception():
+    transfer = asyncio.get_running_loop().create_future()
+
+    async def turn(nbytes):
+        pass
+
+    def deliver(start, end, data):
+        transfer.set_result(Reply(426, ("Connection closed; transfer aborted",)))
+
+    here, there = socket.socketpair()
+    with here, there:
+        here.setblocking(False)
+        receiver = _Receiver(here, PacedSpan(Span(0, 100), 10, turn), deliver, ReadBuffer(here, None))
+        transfer.add_done_callback(receiver.replied)
+        there.send(bytes(10))
+        async with asyncio.timeout(PATIENCE):
+            assert await receiver.run() == 10
