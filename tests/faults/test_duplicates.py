@@ -18,7 +18,7 @@ from tests.support.served_file import ServedFile, served
 CONTENT = random.Random(3).randbytes(3 << 20)
 OTHER = CONTENT[:1000] + bytes(1) + CONTENT[1001:-1] + b"?"
 WRONG = random.Random(4).randbytes(len(CONTENT))
-PAUSE, SLOW = 0.01, 0.05
+PAUSE, SLOW = 0.01, 0.1
 DIGEST = {"Repr-Digest": f"sha-256=:{base64.b64encode(hashlib.sha256(CONTENT).digest()).decode()}:"}
 GIVEN = f"sha256:{hashlib.sha256(CONTENT).hexdigest()}"
 
@@ -82,14 +82,15 @@ async def test_a_redirect_that_names_another_version_does_no_harm(world):
 
 async def test_duplicates_of_a_file_with_a_checksum_become_sources(world):
     other = await world.serve(headers={"ETag": '"other"'})
-    sources = await world.fetch(await world.serve(headers=DIGEST | named(other)))
+    sources = await world.fetch(await world.serve(headers=DIGEST | named(other), pause=SLOW))
     assert sources[other.url].bytes > 0
 
 
 @pytest.mark.parametrize(("tags", "used"), [(('"1"', '"1"'), True), (('"1"', '"2"'), False), (("", ""), False)])
 async def test_without_a_checksum_duplicates_must_have_the_same_strong_tag(world, tags, used):
     other = await world.serve(headers={"ETag": tags[1]} if tags[1] else {})
-    first = await world.serve(headers=named(other) | ({"ETag": tags[0]} if tags[0] else {}))
+    stated = {"ETag": tags[0]} if tags[0] else {}
+    first = await world.serve(headers=named(other) | stated, pause=SLOW if used else 0.0)
     sources = await world.fetch(first)
     assert (sources[other.url].bytes > 0) == used
     assert used or "no checksum of the file is known" in sources[other.url].error
@@ -204,7 +205,7 @@ async def test_a_metalink_that_the_server_names_gives_hashes_and_sources(world):
     other = await world.serve()
     described = await world.serve(metalink(other.url, "file:///etc/passwd"), pause=0.0)
     link = {"Link": f'<{described.url}>; rel=describedby; type="application/metalink4+xml"'}
-    first = await world.serve(headers=link)
+    first = await world.serve(headers=link, pause=SLOW)
     (report,) = await api.download(api.Request((first.url,), output=world.target))
     sources = {source.url: source for source in report.sources}
     assert (report.basis, report.checksum.algorithm) == ("given", "sha256")
