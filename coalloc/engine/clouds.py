@@ -77,6 +77,8 @@ CLOUDS: Mapping[str, _Cloud] = {
     ),
 }
 """Services by scheme."""
+UNSET = ("", "false", "0")
+"""Values of a variable that name no credential."""
 TRIES = 2
 """Further attempts of one request, before coget's own."""
 BLOCK_SECONDS = 5.0
@@ -131,7 +133,7 @@ class CloudObjects:
             raise Unsupported(f"{self._shown}: {self._hidden(error)}", "correct the environment variables") from None
 
     def _has_credentials(self) -> bool:
-        named = any(os.environ.get(name) for name in self._cloud.credentials)
+        named = any(os.environ.get(name, "false").lower() not in UNSET for name in self._cloud.credentials)
         return named or any((Path.home() / file).exists() for file in self._cloud.files) or self._has_joint()
 
     def _has_joint(self) -> bool:
