@@ -81,10 +81,10 @@ class Kept(NamedTuple):
     lease: Lease
 
     def close(self) -> None:
-        """Close the connection, and release its slot."""
+        """Close the connection, and then release its slot. Called in an event loop."""
         if self.connection:
             self.connection.close()
-        self.lease.release()
+        asyncio.get_running_loop().call_soon(self.lease.release)  # a closed transport has its socket until then
 
 
 class SmallFiles:

@@ -187,18 +187,22 @@ class ReplicaSession(Source):
         try:
             await self._source.close()
         finally:
-            self._release()
+            await self._release()
 
     async def rest(self) -> None:
         try:
             await self._source.rest()
         finally:
-            self._release()
+            await self._release()
 
-    def _release(self) -> None:
-        if self._lease:
-            self._lease.release()
-            self._lease = None
+    async def _release(self) -> None:
+        """Release the slot when the sockets of closed transports are closed, which takes a turn of the event loop."""
+        lease, self._lease = self._lease, None
+        if lease:
+            try:
+                await asyncio.sleep(0)
+            finally:
+                lease.release()
 
 
 def _noted(task: asyncio.Task[Stat]) -> None:

@@ -39,7 +39,7 @@ def web(tmp_path):
 
 
 @pytest.fixture
-def small(monkeypatch):
+async def small(monkeypatch):
     monkeypatch.setenv("COGET_CONNECTIONS", "off")
     files = SmallFiles()
     yield files

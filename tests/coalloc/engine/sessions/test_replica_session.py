@@ -5,11 +5,13 @@ import asyncio
 import pytest
 
 from coalloc.engine import open_source
+from coalloc.engine.limits.claims import Claim
 from coalloc.engine.limits.server_slots import Slots
 from coalloc.engine.sessions.replica_session import server_of
 from coalloc.engine.span import Span
 from coalloc.errors import NoFreeConnection, NoSuchFile, SourceError, Stalled
 from tests.support.fetching import Collected, collect, opened, options, random_file
+from tests.support.listening import connections
 from tests.support.nginx import Nginx
 from tests.support.waiting import PATIENCE, until
 
@@ -47,6 +49,38 @@ async def test_a_slot_is_held_from_open_to_close(gridftp_server, content, slots,
     await source.close()
     await source.close()
     assert held(slots) == 0
+
+
+@pytest.fixture(params=["http", "https", "ftp"])
+def server(request, tmp_path, grid, monkeypatch):
+    """A server of each protocol."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(grid.authority.certificate))
+    if request.param == "ftp":
+        yield request.getfixturevalue("gridftp_server")
+        return
+    keys = (grid.localhost.certificate, grid.localhost.key) if request.param == "https" else ()
+    with Nginx(tmp_path / "www", tmp_path / "run", certificate=keys) as server:
+        yield server
+
+
+async def test_connections_are_closed_before_their_slots_are_free(server, slots, monkeypatch):
+    """Otherwise, another process might connect while the server still has the connection."""
+    release, still_open = Claim.release, []
+
+    def observed(claim):
+        still_open.append(connections(server.port))
+        release(claim)
+
+    monkeypatch.setattr(Claim, "release", observed)
+    content = random_file(server.root / "x", SIZE)
+    source = source_at(server.url("x"), slots)
+    for end in (source.close, source.rest):
+        await source.open()
+        assert await collect(source, 0, SIZE) == content
+        assert connections(server.port) == 1
+        await end()
+    assert still_open == [0, 0]
+    await source.close()
 
 
 async def test_source_without_a_free_slot_can_wait_for_one(gridftp_server, content, slots):
