@@ -47,7 +47,7 @@ async def test_long_measurements_end_at_the_time_limit(servers):
     os.truncate(servers[0].root / "huge", 1 << 40)
     (measured,) = await measure([servers[0].url("huge")], [servers[1].url("")], huge)
     assert measured.outcome == "ok"
-    assert measured.end - measured.start < 2 * huge.seconds
+    assert measured.bytes < 1 << 40
     assert left(servers) == ["huge"]
 
 
