@@ -77,6 +77,7 @@ class Agreement:
             self.size, self._sized_by = stat.size, url
         if stat.size != self.size:
             self._refuse_size(url, stat.size)
+        self._check_pieces(url, stat.size)
         if not named_by or all(self._replicas[other].named_by for other in self.answered):
             for offered in stat.checksums:
                 self._check_digest(url, offered)
@@ -127,6 +128,13 @@ class Agreement:
         if self._size_is_given:
             raise ReplicaChanged(message, "leave this URL out: it belongs to another file or version")
         raise VerificationError(f"the replicas are different files: {message}", "leave the wrong URL out")
+
+    def _check_pieces(self, url: str, size: int) -> None:
+        if (hashes := self._pieces) and len(hashes.values) != -(-size // hashes.length):
+            raise ReplicaChanged(
+                f"{url} has {size} bytes, but the Metalink has {len(hashes.values)} hashes of {hashes.length} each",
+                "leave this URL out: it belongs to another file or version",
+            )
 
     def _check_digest(self, url: str, offered: Checksum) -> None:
         given = self._given.get(offered.algorithm)

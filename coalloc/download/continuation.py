@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from coalloc.errors import ReplicaChanged
 from coalloc.model.replicas import Stat
+from coalloc.model.validators import identifies
 from coalloc.partial_file.format import JournalOrigin
 from coalloc.safe_text import redact
 
@@ -77,13 +78,13 @@ class Continuation:
 
 def _same(origin: JournalOrigin, stat: Stat) -> bool:
     """Return whether the validator or a checksum is unchanged."""
-    return (origin.validator is not None and origin.validator == stat.validator) or bool(
-        set(origin.checksums) & set(stat.checksums)
-    )
+    known = identifies(origin.validator) and origin.validator == stat.validator
+    return known or bool(set(origin.checksums) & set(stat.checksums))
 
 
 def _differ(origin: JournalOrigin, stat: Stat) -> bool:
     stated = {checksum.algorithm: checksum.value for checksum in stat.checksums}
-    return None not in (origin.validator, stat.validator) or any(
+    before, now = origin.validator, stat.validator
+    return (before is not None and now is not None and before != now) or any(
         stated.get(checksum.algorithm, checksum.value) != checksum.value for checksum in origin.checksums
     )

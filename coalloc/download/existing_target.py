@@ -9,7 +9,7 @@ from coalloc.engine.base import Source
 from coalloc.errors import TargetExists
 from coalloc.model.checksums import Basis, Checksum
 from coalloc.model.replicas import ReplicaSet, Stat
-from coalloc.partial_file import matching_bytes, resembles
+from coalloc.partial_file import is_comparable, matching_bytes, resembles
 from coalloc.safe_text import redact
 from coalloc.util.disk import in_thread
 from coalloc.verify import WitnessServers, expectation
@@ -58,7 +58,7 @@ class ExistingTarget:
         :param is_whole: as in `DownloadSettings`
         :param versions: the versions that the replicas state, by URL
         """
-        if is_whole is None or self._file.checksums or not await in_thread(is_whole, versions):
+        if is_whole is None or self._file.checksums or self._file.pieces or not await in_thread(is_whole, versions):
             return False
         self.is_wanted = True
         self.notice = f"{self._path} was fetched before, and its servers state the same version as then"
@@ -91,7 +91,8 @@ class ExistingTarget:
         if not await in_thread(os.path.lexists, self._path):
             return
         known = stated or expectation(self._file.checksums)
-        if known or not await self._resembles(self._agreement.size):
+        differs = known is not None and await in_thread(is_comparable, self._path, known, self._within)
+        if differs or not await self._resembles(self._agreement.size):
             raise TargetExists(
                 f"{self._path} exists, with other content",
                 "use --overwrite to replace it, or choose another name with -o",

@@ -39,7 +39,7 @@ from coalloc.util import human
 from coalloc.util.checksums import Hasher, hasher
 from coalloc.util.intervals import Intervals
 from coalloc.verify import WitnessServers, expectation
-from coalloc.verify.blame import blame_by_pieces
+from coalloc.verify.blame import PieceBlame
 from coalloc.verify.comparison import Comparison
 from coalloc.verify.statements import Contradiction, compared, contradictions
 
@@ -114,7 +114,7 @@ class InOrderDownload(Transfer):
         self._compares = settings.keep_checksums
         self._ahead = ReadAhead(0, 0)
         self._reader: OrderedReader | None = None
-        self._suspected: set[int] = set()
+        self._blame = PieceBlame(file.guests)
         self._wrong: dict[int, str] = {}
         self._again: asyncio.Future[Event] = self._loop.create_future()
         self._reading: asyncio.Task[None] | None = None
@@ -151,8 +151,6 @@ class InOrderDownload(Transfer):
         size = self._agreement.size or 0
         self._expected = self._expected or expectation(self._agreement.digests)
         self._hashers = {name: hasher(name) for name in (self._algorithm, *compared(self._agreement.digests))}
-        if self._hashes and len(self._hashes.values) != -(-size // self._hashes.length):
-            self._hashes = None  # they are of a file of another size
         self._ahead = ReadAhead(size, self._room)
         digests = tuple(self._hashers.values())
         self._reader = OrderedReader(
@@ -223,10 +221,9 @@ class InOrderDownload(Transfer):
     def _reject_piece(self, start: int, end: int) -> None:
         """Let a wrong piece be fetched again, from others."""
         senders = [piece for piece in self._ahead.pieces() if piece.start < end and start < piece.end]
-        wrong = blame_by_pieces(senders, [(start, end)], self._suspected, self._file.guests)
+        wrong = self._blame.find(senders, [(start, end)])
         back = tuple(i for i, why in self._wrong.items() if why == SUSPECTED and i not in wrong)
         self._wrong = {i: why for i, why in self._wrong.items() if i not in back} | wrong
-        self._suspected |= {i for i, why in wrong.items() if why == SUSPECTED}
         self._ahead.revoke(start, end)
         self._delivered.revoke(start, end)
         reason = "; ".join(set(wrong.values()))

@@ -6,7 +6,7 @@ It connects the runner, the partial file, its journal and the verification.
 import asyncio
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -101,6 +101,8 @@ class Download(Transfer):
         self._notice: str | None = None
         self.written: os.stat_result | None = None
         """The state of the file before it got its name; None if this run did not write or compare it."""
+        self._senders: set[int] = set()
+        """Sources whose bytes the complete file has."""
         self._existing = ExistingTarget(target, settings.within, file, self._agreement)
 
     async def run(self) -> TransferReport:
@@ -129,7 +131,7 @@ class Download(Transfer):
         if await existing.has(expectation(self._file.checksums), "given"):
             return True
         await self._connect()
-        if await existing.was_fetched(settings.is_whole, self.versions):
+        if await existing.was_fetched(settings.is_whole, self._versions(self._agreement.answered)):
             return True
         stated = await existing.server_checksum(self._sources) if settings.keep_checksums else None
         if await existing.has(stated, "own word"):
@@ -150,6 +152,7 @@ class Download(Transfer):
         finally:
             if self._journal:
                 self._journal.close()
+        self._senders = self._senders_of_today()
         if self._settings.confirm:
             await in_thread(self._partial.sync)  # now, so that nothing slow follows the confirmation
             await self._settings.confirm(judge.basis != "none" or not self._agreement.size)
@@ -158,10 +161,24 @@ class Download(Transfer):
 
     @property
     def versions(self) -> dict[str, Stat]:
-        """The versions that the replicas stated, by URL, without those that have changed since."""
+        """The versions that the complete file has, by URL: of its senders, and of replicas that state its checksum."""
+        checksum = self._verification and self._verification.checksum
+        return self._versions(self._senders | (self._agreement.stated_by(checksum) if checksum else set()))
+
+    def _versions(self, replicas: Iterable[int]) -> dict[str, Stat]:
+        """Return the versions that these replicas stated, by URL, without those that have changed since."""
         errors, answers = self._connections.errors, self._agreement.first_answers
-        unchanged = [i for i in self._agreement.answered if not isinstance(errors.get(i), ReplicaChanged)]
+        unchanged = [i for i in replicas if i in answers and not isinstance(errors.get(i), ReplicaChanged)]
         return {self._sources[i].url: answers[i] for i in unchanged}
+
+    def _senders_of_today(self) -> set[int]:
+        """Return the sources whose bytes the file has, with those that have not changed since an earlier run."""
+        senders, continuation = self._partial.senders, self._continuation
+        urls = {source.url: i for i, source in enumerate(self._sources)}
+        unchanged = continuation.confirmed & senders if continuation else set()
+        return {i for i in senders if i < len(self._sources)} | {
+            urls[self._urls[i]] for i in unchanged if self._urls[i] in urls
+        }
 
     @property
     def _partial(self) -> PartialFile:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from coalloc.history.database import RecordsFile, transaction
 from coalloc.history.groups import WaitingRows
 from coalloc.model.replicas import Stat
+from coalloc.model.validators import identifies
 from coalloc.safe_text import without_login
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ class FetchedFiles(RecordsFile):
             (os.fsencode(os.path.realpath(file.path)), _hashed(url), file.identity, each.validator, each.size, now)
             for file in files
             for url, each in file.versions.items()
-            if each.validator and not _is_fresh(each.validator, now)
+            if each.validator and identifies(each.validator) and not _is_fresh(each.validator, now)
         ]
 
         def write(database: "sqlite3.Connection") -> None:

@@ -3,7 +3,7 @@
 The journal is the crash-safe record of a transfer: ranges of the file, their sources and checksums (`format`).
 """
 
-from coalloc.partial_file.existing import matching_bytes, resembles
+from coalloc.partial_file.existing import is_comparable, matching_bytes, resembles
 from coalloc.partial_file.folder import clear_left, discard
 from coalloc.partial_file.format import Header, JournalOrigin
 from coalloc.partial_file.journal import Journal, Recollection, describe, recall
@@ -22,6 +22,7 @@ __all__ = [
     "describe",
     "discard",
     "held_in",
+    "is_comparable",
     "matching_bytes",
     "recall",
     "resembles",

@@ -4,17 +4,17 @@ import errno
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from coalloc.model.checksums import Checksum
 from coalloc.partial_file.folder import refuse_outside
-from coalloc.partial_file.owned_directory import DIRECTORY
+from coalloc.partial_file.owned_directory import DIRECTORY, owner_of_new_files
 from coalloc.partial_file.sparse_file import BLOCK
-from coalloc.util.checksums import hasher
+from coalloc.util.checksums import ROLLING, hasher
 from coalloc.util.disk import disk_error
 
-__all__ = ["matching_bytes", "resembles"]
+__all__ = ["is_comparable", "matching_bytes", "resembles"]
 
 NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
@@ -29,10 +29,22 @@ def resembles(target: Path, size: int | None, within: Path | None = None) -> boo
         return found is not None and size in (None, found.st_size)
 
 
+def is_comparable(target: Path, checksum: Checksum, within: Path | None = None) -> bool:
+    """Return whether this checksum tells the wanted file from all others that may be at `target`.
+
+    Other bytes with the same adler32 or CRC are easily made, so these do not tell it from another user's file.
+
+    :param within: as in `PartialFolder`; if given, no link is followed
+    :raises SinkError: if the target cannot be inspected
+    """
+    with _found(target, within) as (folder, found):
+        return found is None or checksum.algorithm not in ROLLING or _is_own(found, folder)
+
+
 def matching_bytes(target: Path, wanted: Checksum, size: int | None, within: Path | None = None) -> int | None:
     """Read `target`; return its size if it is a plain file with this checksum (and of `size` bytes, if known).
 
-    Return None otherwise.
+    Return None otherwise, and for another user's file if the checksum is easily forged, as in `is_comparable`.
 
     :param within: as in `PartialFolder`; if given, no link is followed
     :raises SinkError: if it exists, but cannot be read
@@ -43,7 +55,8 @@ def matching_bytes(target: Path, wanted: Checksum, size: int | None, within: Pat
         flags = os.O_NONBLOCK | (0 if within is None else os.O_NOFOLLOW)  # it may have become a FIFO, which would block
         found, block, total = hasher(wanted.algorithm), memoryview(bytearray(BLOCK)), 0
         with open(os.open(target.name, os.O_RDONLY | os.O_CLOEXEC | flags, dir_fd=folder), "rb", buffering=0) as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            now = os.fstat(file.fileno())
+            if not stat.S_ISREG(now.st_mode) or (wanted.algorithm in ROLLING and not _is_own(now, folder)):
                 return None
             while count := file.readinto(block):
                 found.update(block[:count])
@@ -72,6 +85,15 @@ def _found(target: Path, within: Path | None) -> Iterator[tuple[int, os.stat_res
             os.close(folder)
     except OSError as error:
         raise disk_error(error, "read", target) from None
+
+
+def _is_own(found: os.stat_result, folder: int) -> bool:
+    """Return whether this user made a file in this open directory."""
+    if found.st_uid == os.geteuid():
+        return True
+    with suppress(OSError):  # a file system may give all files to one user
+        return found.st_uid == owner_of_new_files(folder)
+    return False
 
 
 def _file(name: str, folder: int, follow: bool) -> os.stat_result | None:

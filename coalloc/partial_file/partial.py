@@ -6,6 +6,7 @@ and whether they are right.
 
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -104,13 +105,18 @@ class PartialFile:
         if crcs := [each for each in algorithms if each in ROLLING and each != "adler32"]:
             self._crc, self._pieces = crcs[0], Pieces(crcs[0])
         self._data = Data(self._folder.own, DATA, self._disk)
-        had_room = self._data.room(size, keep=bool(extents))
+        had_room = self._data.room(size, bool(extents), self._forget)
         retained = [extent for extent in extents if had_room and self._adopt(extent)]
         if followed:
             self._follower = DigestFollower(followed[0], self._data.read)
             self._follower.advance(self._held.reach(0))
         self._begun = True
         return retained
+
+    def _forget(self) -> None:
+        """Remove the journal, which would describe other bytes than the file has from now on."""
+        with suppress(FileNotFoundError):
+            self._folder.own.unlink(JOURNAL)
 
     def _adopt(self, extent: Extent) -> bool:
         """Take over one extent, if it does not overlap a kept one, and its checksum matches."""

@@ -1,16 +1,10 @@
 """The last step of a fetch: the rename of the data to the target, out of the directory of partial data.
 
-Usually, a plain rename replaces an existing file. If no file may be replaced, the first of these methods that the file
-system supports is used; each fails if the name is taken, even if that happened a moment ago:
-
-1. renameat2(2) with RENAME_NOREPLACE: ext4, XFS, Btrfs, tmpfs, exFAT and others
-2. link(2), then removal of the old name: NFS. After a crash in between, the file has both names, and the next run
-   removes the old one.
-3. creation of an empty file with the name, which is then replaced: file systems that support neither, as some over
-   FUSE. Other programs see an empty file for an instant, and a crash in between leaves it.
+Usually, a plain rename replaces an existing file. If no file may be replaced, `rename_exclusively` fails if the name is
+taken, even if that happened a moment ago. Where it makes a link, a crash may leave the file with both names, and the
+next run removes the old one.
 """
 
-import errno
 import os
 from contextlib import suppress
 from pathlib import Path
@@ -19,13 +13,9 @@ from coalloc.errors import SinkError, TargetExists
 from coalloc.partial_file.folder import DATA, PartialFolder
 from coalloc.partial_file.owned_directory import DIRECTORY
 from coalloc.partial_file.sparse_file import Data
-from coalloc.util.disk import Disk, disk_error
+from coalloc.util.disk import Disk, disk_error, rename_exclusively
 
 __all__ = ["publish"]
-
-_UNKNOWN = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
-"""Errors that mean that the call, or its flag, is not supported."""
-_NO_LINKS = (*_UNKNOWN, errno.EPERM, errno.EMLINK)
 
 
 def publish(data: Data, folder: PartialFolder, target: Path, disk: Disk, replace: bool) -> os.stat_result:
@@ -57,25 +47,11 @@ def publish(data: Data, folder: PartialFolder, target: Path, disk: Disk, replace
 
 
 def _publish_new(found: os.stat_result, folder: PartialFolder, disk: Disk) -> None:
-    names = (DATA, folder.own.fd, folder.name, folder.outside)
     try:
-        return disk.rename_new(*names)
-    except OSError as error:
-        if error.errno not in _UNKNOWN:
-            raise
-    try:
-        disk.link(*names)
+        rename_exclusively(DATA, folder.own.fd, folder.name, folder.outside, disk)
     except FileExistsError:
         if not os.path.samestat(found, os.stat(folder.name, dir_fd=folder.outside, follow_symlinks=False)):
-            raise  # otherwise the server made the link, but its first answer was lost
-    except OSError as error:
-        if error.errno not in _NO_LINKS:
-            raise
-        flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC
-        os.close(os.open(folder.name, flags, 0o600, dir_fd=folder.outside))
-        disk.rename(*names)
-    else:
-        folder.own.unlink(DATA)
+            raise  # otherwise an NFS server made the link, but its first answer was lost
 
 
 def _sync_directory(outside: int) -> None:

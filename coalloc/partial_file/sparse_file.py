@@ -8,6 +8,7 @@ only starts the writes; the sync waits for all of them, and reports failures.
 """
 
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from queue import SimpleQueue
 from threading import Thread
@@ -50,11 +51,12 @@ class Data:
         self._used = Intervals()
         """Bytes that may have been written before; all others are holes until they are written."""
 
-    def room(self, size: int, keep: bool) -> bool:
+    def room(self, size: int, keep: bool, forget: Callable[[], None]) -> bool:
         """Set the size of the sparse file, whose blocks are allocated on writing; return whether old bytes were kept.
 
         Old bytes are kept only if `keep`, and if the size is the same.
 
+        :param forget: removes all records of old bytes; called before these are overwritten
         :raises SinkError: if `size` bytes do not fit on the disk; nothing is changed then
         """
         try:
@@ -63,6 +65,7 @@ class Data:
             if keep and found.st_size == size:
                 self._used.add(0, size)
                 return True
+            forget()
             self._disk.truncate(self._fd, 0)
             self._disk.truncate(self._fd, size)
         except OSError as error:

@@ -9,9 +9,12 @@ from coalloc.util.checksums import ALGORITHMS
 from coalloc.util.concurrency import gather
 from coalloc.verify.witnesses import WitnessServers
 
-__all__ = ["agreed_checksum", "blame", "blame_by_pieces", "expectation"]
+__all__ = ["PieceBlame", "agreed_checksum", "blame", "expectation"]
 
 UNWANTED = "its bytes may be wrong, and it was not named by the user"
+OTHER_HASHES = "its bytes do not have the hashes of the Metalink"
+SUSPICIONS = 2
+"""Number of times that a source is suspected for wrong pieces before it counts as bad."""
 
 
 def expectation(candidates: Iterable[Checksum]) -> Checksum | None:
@@ -110,28 +113,35 @@ async def _changed_on_the_way(servers: WitnessServers, pieces: Sequence[Extent],
     }
 
 
-def blame_by_pieces(
-    pieces: Sequence[Extent],
-    wrong: Sequence[tuple[int, int]],
-    suspected: Set[int] = frozenset(),
-    guests: Set[int] = frozenset(),
-) -> dict[int, str]:
-    """Return the sources to blame if the ranges `wrong` do not match the hashes of a Metalink, with the reason.
+class PieceBlame:
+    """The search for the sources of wrong pieces, which several sources may have delivered together. Pure.
 
-    A source that alone delivered a wrong range is bad. If each wrong range has several sources, the replicas among them
-    that the servers of others named are bad; if there are none, the one with bytes in most of them is suspected. If all
-    of them were suspected before, all are bad.
-
-    :param suspected: sources that were suspected before, but were right
     :param guests: replicas that the servers of others named
-    :returns: at least one source
     """
-    involved = [{p.source for p in pieces if p.start < end and start < p.end} for start, end in wrong]
-    alone = {source for sources in involved if len(sources) == 1 for source in sources}
-    counts = Counter(source for sources in involved for source in sources)
-    others = [source for source, _ in counts.most_common() if source not in suspected]
-    if not alone and guests & counts.keys():
-        return dict.fromkeys(guests & counts.keys(), UNWANTED)
-    if not alone and others:
-        return {others[0]: SUSPECTED}
-    return dict.fromkeys(alone or counts, "its bytes do not have the hashes of the Metalink")
+
+    def __init__(self, guests: Set[int] = frozenset()) -> None:
+        self._guests = guests
+        self._parts: Counter[int] = Counter()
+        """Number of wrong pieces so far in which each source had a part."""
+        self._suspected: Counter[int] = Counter()
+        """Number of times that each source was suspected."""
+
+    def find(self, pieces: Sequence[Extent], wrong: Sequence[tuple[int, int]]) -> dict[int, str]:
+        """Return the sources to blame if the ranges `wrong` do not match the hashes of a Metalink, with the reason.
+
+        A source that alone delivered a wrong range is bad. If each wrong range has several sources, the guests among
+        them are bad; if there are none, the source with a part in most wrong pieces so far is suspected. If that was
+        right often enough, it is bad, so that the search ends.
+
+        :returns: at least one source
+        """
+        involved = [{p.source for p in pieces if p.start < end and start < p.end} for start, end in wrong]
+        self._parts.update(source for sources in involved for source in sources)
+        if alone := {source for sources in involved if len(sources) == 1 for source in sources}:
+            return dict.fromkeys(alone, OTHER_HASHES)
+        here = set[int]().union(*involved)
+        if guests := self._guests & here:
+            return dict.fromkeys(guests, UNWANTED)
+        chosen = max(sorted(here), key=lambda source: (self._parts[source], -self._suspected[source]))
+        self._suspected[chosen] += 1
+        return {chosen: SUSPECTED if self._suspected[chosen] <= SUSPICIONS else OTHER_HASHES}

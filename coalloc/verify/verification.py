@@ -13,7 +13,7 @@ from coalloc.model.checksums import SUSPECTED, Basis, Checksum, Extent, PieceHas
 from coalloc.partial_file import PartialFile
 from coalloc.util.disk import in_thread
 from coalloc.util.intervals import Intervals
-from coalloc.verify.blame import blame, blame_by_pieces
+from coalloc.verify.blame import PieceBlame, blame
 from coalloc.verify.comparison import Comparison
 from coalloc.verify.statements import Contradiction, compared, contradictions
 from coalloc.verify.witnesses import WitnessServers
@@ -53,6 +53,7 @@ class Verification:
         self._hashes = hashes
         self._comparison = Comparison(servers, file.size) if compare and not (expected or hashes) else None
         self._suspected: set[int] = set()
+        self._pieces = PieceBlame(guests)
         self._stated = stated
         self._guests = guests
         self.contradictions: list[Contradiction] = []
@@ -160,14 +161,12 @@ class Verification:
         """Compare the pieces of the file with the hashes of a Metalink; return the sources to blame."""
         size, length = self._file.size, hashes.length
         ranges = [(start, min(start + length, size)) for start in range(0, size, length)]
-        if len(ranges) != len(hashes.values):  # the hashes are of a file of another size
-            return {}
         wrong = [
             piece
             for piece, value in zip(ranges, hashes.values, strict=True)
             if self._file.digest(hashes.algorithm, *piece) != value
         ]
-        return blame_by_pieces(self._file.pieces(), wrong, self._suspected, self._guests) if wrong else {}
+        return self._pieces.find(self._file.pieces(), wrong) if wrong else {}
 
     async def forget(self, sources: Mapping[int, Intervals | None]) -> list[Extent]:
         """Remove bytes of sources whose replicas have changed, or may have; this is not an error of theirs.

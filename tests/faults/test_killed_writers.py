@@ -100,6 +100,30 @@ def test_a_kill_costs_at_most_a_grain_and_the_write_it_hit(tmp_path, keeps):
     assert list(tmp_path.iterdir()) == [target]
 
 
+@pytest.mark.parametrize("lost", ["the file's version", "the data"])
+def test_a_kill_before_the_new_journal_leaves_no_old_one_for_new_data(tmp_path, lost):
+    """Without checksums, nothing would tell the holes of the new data from the bytes of the old ones."""
+    target = tmp_path / "x"
+    partial, journal, _ = resume(target, False)
+    journal.append(partial.write(0, 0, memoryview(CONTENT)[: SIZE // 2]))
+    journal.close()
+    partial.close()
+    if lost == "the data":
+        target.with_name("x.coget").joinpath("data").unlink()
+    child = os.fork()
+    if child == 0:
+        partial = PartialFile(target, keep_checksums=False)
+        past = recall(partial.journal_path, HEADER)
+        partial.begin(SIZE, past.extents if lost == "the data" else ())
+        os._exit(0)
+    os.waitpid(child, 0)
+    partial, journal, count = resume(target, False)
+    assert count == 0
+    assert partial.missing() == [(0, SIZE)]
+    journal.close()
+    partial.close()
+
+
 def test_data_that_a_power_cut_took_is_not_believed(tmp_path):
     """The journal reached the medium and the data did not: its extents hold zeros."""
     target = tmp_path / "x"

@@ -14,6 +14,7 @@ from coalloc.errors import (
 )
 from coalloc.model.checksums import Checksum
 from coalloc.model.replicas import Stat
+from coalloc.model.validators import identifies
 from coalloc.util.counts import count
 
 __all__ = [
@@ -49,7 +50,7 @@ def condition(seen: str | None) -> dict[str, str]:
     Empty for a weak tag, which does not identify a version, and for a non-ASCII one, which cannot be sent back
     unchanged.
     """
-    return {} if seen is None or seen.startswith("W/") or not seen.isascii() else {"If-Range": seen}
+    return {"If-Range": seen} if seen and identifies(seen) and seen.isascii() else {}
 
 
 def completed(stat: Stat, size: int | None, tag: str | None, checksums: Iterable[Checksum]) -> Stat:

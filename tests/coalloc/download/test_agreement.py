@@ -4,7 +4,7 @@ import pytest
 
 from coalloc.download.agreement import Agreement
 from coalloc.errors import ReplicaChanged, VerificationError
-from coalloc.model.checksums import Checksum
+from coalloc.model.checksums import Checksum, PieceHashes
 from coalloc.model.replicas import NamedBy, Replica, ReplicaSet, Stat
 
 A, B = "ftp://a/x", "http://b/x"
@@ -35,6 +35,13 @@ def test_replica_that_contradicts_the_metalink_is_refused(stat):
     with pytest.raises(ReplicaChanged, match=A):
         agreement.check(0, stat)
     agreement.check(1, Stat(7, checksums=(MD5,)))
+
+
+@pytest.mark.parametrize("size", [0, 4, 7])
+def test_a_replica_whose_size_does_not_fit_the_hashes_of_pieces_is_refused(size):
+    agreement = Agreement(ReplicaSet("x", (Replica(A), Replica(B)), pieces=PieceHashes("md5", 2, ("0" * 32,) * 3)))
+    with pytest.raises(ReplicaChanged, match=f"{A} has {size} bytes, but the Metalink has 3 hashes of 2 each"):
+        agreement.check(0, Stat(size))
 
 
 @pytest.mark.parametrize("stat", [Stat(6, "old"), Stat(7, "new")])

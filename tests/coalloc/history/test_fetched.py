@@ -73,11 +73,14 @@ def test_a_date_is_no_version_while_the_file_may_still_change_within_it(tmp_path
     assert files.is_whole(target, versions) is whole
 
 
-@pytest.mark.parametrize("version", ['"1767225600"', "99999999999999", "1700000000000000"])
-def test_a_version_that_is_no_date_counts_at_once(tmp_path, version):
+@pytest.mark.parametrize(
+    ("version", "whole"),
+    [('"1767225600"', True), ("99999999999999", True), ("1700000000000000", True), ('W/"1767225600"', False)],
+)
+def test_a_version_that_is_no_date_counts_at_once_but_a_weak_tag_never(tmp_path, version, whole):
     target, files = tmp_path / "x", FetchedFiles(tmp_path / "h.sqlite")
     versions = {"ftp://host/x": Stat(len(CONTENT), version)}
     group = FetchedGroup(files)
     group.add(target, written(target), versions)
     group.flush()
-    assert files.is_whole(target, versions)
+    assert files.is_whole(target, versions) is whole

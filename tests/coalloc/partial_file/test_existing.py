@@ -2,12 +2,13 @@
 
 import hashlib
 import os
+import zlib
 
 import pytest
 
 from coalloc.errors import SinkError
 from coalloc.model.checksums import Checksum
-from coalloc.partial_file import matching_bytes, resembles
+from coalloc.partial_file import is_comparable, matching_bytes, resembles
 
 CONTENT = b"content"
 WANTED = Checksum("sha256", hashlib.sha256(CONTENT).hexdigest())
@@ -56,3 +57,18 @@ def test_a_folder_that_is_a_link_is_not_left_through(base):
     ):
         with pytest.raises(SinkError, match="symbolic link"):
             look()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make another user's file")
+@pytest.mark.parametrize("within", [True, False])
+def test_a_checksum_that_is_easily_forged_does_not_vouch_for_a_file_of_another_user(base, within):
+    target, bounds = base / "inner" / "file", base if within else None
+    weak = Checksum("adler32", f"{zlib.adler32(CONTENT):08x}")
+    for wanted in (weak, WANTED):
+        assert is_comparable(target, wanted, bounds)
+        assert matching_bytes(target, wanted, None, bounds) == len(CONTENT)
+    os.chown(target, 12345, -1)
+    assert not is_comparable(target, weak, bounds)
+    assert matching_bytes(target, weak, None, bounds) is None
+    assert is_comparable(target, WANTED, bounds)
+    assert matching_bytes(target, WANTED, None, bounds) == len(CONTENT)

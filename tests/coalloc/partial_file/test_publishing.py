@@ -132,6 +132,16 @@ def test_a_disk_that_fails_is_not_taken_for_one_that_knows_less(target):
     assert not target.exists()
 
 
+def test_a_rename_that_fails_leaves_no_empty_file(target):
+    class Failing(Older):
+        def rename(self, *names):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with fetched(target, Failing("rename_new", "link")) as partial, pytest.raises(SinkError):
+        partial.publish(replace=False)
+    assert not target.exists()
+
+
 @pytest.mark.parametrize("replace", [True, False])
 def test_data_that_were_exchanged_get_no_name(target, replace):
     with fetched(target) as partial:

@@ -5,13 +5,15 @@ import random
 from zlib import adler32
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from coalloc.errors import VerificationError
-from coalloc.model.checksums import Checksum, Extent
+from coalloc.model.checksums import SUSPECTED, Checksum, Extent
 from coalloc.testing.simulated import Behaviour, SimulatedSource
 from coalloc.testing.virtual_clock import run
 from coalloc.verify import AtSink, WitnessServers, expectation
-from coalloc.verify.blame import blame, blame_by_pieces
+from coalloc.verify.blame import PieceBlame, blame
 from coalloc.verify.comparison import Comparison
 
 DATA = random.Random(5).randbytes(90_000)
@@ -125,8 +127,36 @@ def test_replicas_that_a_server_named_are_suspected_before_all_others_and_togeth
 
 def test_wrong_pieces_are_blamed_on_replicas_that_a_server_named():
     pieces = [piece(0, 50_000, 0), piece(50_000, 90_000, 1)]
-    assert set(blame_by_pieces(pieces, [(40_000, 60_000)], guests={1, 2})) == {1}
-    assert set(blame_by_pieces(pieces, [(0, 10_000)], guests={1})) == {0}
+    assert set(PieceBlame({1, 2}).find(pieces, [(40_000, 60_000)])) == {1}
+    assert set(PieceBlame({1}).find(pieces, [(0, 10_000)])) == {0}
+
+
+@given(st.integers(2, 5), st.integers(1, 6), st.randoms(use_true_random=False))
+def test_of_several_senders_of_wrong_pieces_only_the_wrong_one_is_bad(sources, count, chance):
+    """Pieces are fetched again from any sources that are not blamed, as often as they are wrong."""
+    wrong = chance.randrange(sources)
+    search, blamed = PieceBlame(), {}
+    pieces = {at: set() for at in range(0, 100 * count, 100)}
+    again = set(pieces)
+    for _ in range(100):
+        usable = [source for source in range(sources) if source not in blamed]
+        for at in again:
+            pieces[at] = set(chance.sample(usable, chance.randint(1, min(3, len(usable)))))
+        bad = [at for at, senders in pieces.items() if wrong in senders]
+        if not bad:
+            break
+        extents = [
+            Extent(at + 10 * i, at + (10 * i + 10 if i + 1 < len(senders) else 100), source)
+            for at, senders in pieces.items()
+            for i, source in enumerate(senders)
+        ]
+        taken = bad if chance.random() < 0.5 else [chance.choice(bad)]  # when complete, or as each arrives
+        found = search.find(extents, [(at, at + 100) for at in taken])
+        blamed = {source: why for source, why in blamed.items() if why != SUSPECTED} | found
+        again = set(taken)
+    else:
+        pytest.fail("the search does not end")
+    assert {source for source, why in blamed.items() if why != SUSPECTED} <= {wrong}
 
 
 def test_agreement_of_all_replicas_blames_the_expected_checksum():
