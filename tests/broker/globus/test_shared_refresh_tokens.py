@@ -63,7 +63,8 @@ def test_two_programs_share_a_refresh_token_and_survive_a_lost_answer(tmp_path, 
                 if loses:
                     lost.append("next")
                 for program in using:
-                    assert program.stdout is not None and program.stdin is not None
+                    assert program.stdout is not None
+                    assert program.stdin is not None
                     assert program.stdout.readline() == "ready\n"
                     program.stdin.write("go\n")
                 for program in using:
