@@ -82,27 +82,30 @@ class Display(Generic[V]):
 
     def _draw(self, snapshot: V) -> None:
         self._drawn_at = snapshot.seconds
+        self._erase_wrapped()
         picture, screen = self._picture(snapshot), self._live.console
-        if screen.width < self._columns:
-            self._erase_wrapped(screen)
         self._columns = screen.width
         self._widths = tuple(map(Segment.get_line_length, screen.render_lines(picture, pad=False)))
         self._live.update(picture, refresh=True)
 
-    def _erase_wrapped(self, screen: Console) -> None:
-        """Erase the lines by which the picture has grown, as a terminal wraps lines when it gets narrower.
+    def _erase_wrapped(self) -> None:
+        """Erase the lines by which the picture has grown, if the terminal got narrower and has wrapped its lines.
 
-        The others are erased when the picture is drawn again.
+        The others are erased when the picture is drawn again, or ends.
         """
-        if not _wraps_when_narrowed(os.environ):
+        screen = self._live.console
+        if screen.width >= self._columns or not _wraps_when_narrowed(os.environ):
             return
         rows = [max(1, -(-width // screen.width)) for width in self._widths]
         for _ in range(sum(rows) - len(rows)):
             screen.control(Control((ControlType.ERASE_IN_LINE, 2), (ControlType.CURSOR_UP, 1)))
 
     def _end(self, transient: bool) -> None:
+        self._erase_wrapped()
         self._live.transient = transient
         self._live.stop()
+        self._live = Live(console=self._live.console, auto_refresh=False)  # a used one would erase lines above the next
+        self._columns, self._widths = 0, ()
 
 
 def _wraps_when_narrowed(environment: Mapping[str, str]) -> bool:

@@ -162,11 +162,25 @@ def test_a_narrowed_terminal_keeps_no_line_of_the_wider_picture(terminal, monkey
     bars.close(finished=False)
 
 
+def test_a_terminal_that_is_narrowed_between_two_files_keeps_the_lines_above(terminal, monkeypatch):
+    monkeypatch.setattr(Console, "width", WIDTH)
+    bars = Bars(terminal)
+    bars.show(snapshot(1.0, 80.0, phase="done"))
+    bars.close(finished=True)
+    monkeypatch.setattr(Console, "width", 40)
+    terminal.truncate(0)
+    bars.show(snapshot(0.0, 0.0, name="second.root"))
+    bars.close(finished=False)
+    assert terminal.getvalue().partition("second.root")[0].count(UP) == 0
+
+
 def test_a_second_file_leaves_a_line_of_the_first(terminal):
     bars = Bars(terminal)
     bars.show(snapshot(1.0, 80.0, phase="done"))
     bars.show(snapshot(0.0, 0.0, name="second.root"))
     bars.close(finished=False)
+    between = terminal.getvalue().rpartition("second.root")[0].rpartition("file.root")[2]
+    assert UP not in between.partition("second.root")[0]
     plain = ESCAPE.sub("", terminal.getvalue())
     assert re.search(r"file\.root +done +1 min 20 s\s+second\.root", plain)
 
