@@ -4,6 +4,7 @@ The commands of a page are typed into one shell, in the world of `tests.support.
 another one if the page shows an error. A command that cannot run here is in `LEFT`, with the reason.
 """
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -48,6 +49,11 @@ LEFT = {
     "with Wan(": "tests/testbed/test_wan.py does this",
 }
 """Commands that are not executed, by their beginning, with the reason."""
+
+OF_THE_READER = {"HOME", "PATH", "PWD"}
+"""Variables that a shell has from its beginning."""
+SET = re.compile(r"(?:^|[\s(;])([A-Z][A-Z_]*)=")
+USED = re.compile(r"\$\{?([A-Z][A-Z_]*)")
 
 FAIL = (
     "coget -i list.txt",  # it names files that do not exist
@@ -300,6 +306,15 @@ def test_a_page_works_as_printed(page, typed):
 @pytest.mark.parametrize("page", [page for page in PAGES if name(page) in SLOW], ids=name)
 def test_a_long_page_works_as_printed(page, typed):
     typed(page)
+
+
+@pytest.mark.parametrize("page", [HOUSE / "README.md", *sorted(HOUSE.glob("docs/*/*.md"))], ids=name)
+def test_a_page_sets_each_variable_before_it_uses_it(page):
+    known = set(OF_THE_READER)
+    for block in blocks(page):
+        for line in block.text.splitlines() if block.kind == "commands" else ():
+            known |= set(SET.findall(line))
+            assert set(USED.findall(line)) <= known, line
 
 
 def test_no_reason_is_given_for_a_command_that_no_page_has():

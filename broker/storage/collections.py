@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from sqlalchemy import Row, and_, delete, func, or_, outerjoin, select
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.errors import Conflict, NotFound
@@ -109,7 +110,7 @@ class CollectionStore:
         once = insert(self._connection, collections).values({**values, "base": "/", "rate_until": 0.0})
         added = once.on_conflict_do_nothing(index_elements=["name"]).returning(collections.c.id)
         if (await self._connection.execute(added)).scalar() is None:
-            raise Conflict(f"there is a collection {guest.name} already", "choose another name")
+            raise _name_in_use(guest.name)
         row = {"collection_id": str(guest.id), "host_id": str(host), "folder": folder}
         await self._connection.execute(shares.insert().values(row))
 
@@ -122,6 +123,14 @@ class CollectionStore:
         """Change the description of a collection."""
         chosen = collections.update().where(collections.c.id == str(number))
         await self._connection.execute(chosen.values(description=description))
+
+    async def rename(self, number: UUID, name: str) -> None:
+        """Change the name of a collection. :raises Conflict: when another collection has this name"""
+        chosen = collections.update().where(collections.c.id == str(number))
+        try:
+            await self._connection.execute(chosen.values(name=name))
+        except IntegrityError:
+            raise _name_in_use(name) from None
 
     async def owns(self, subject: str) -> bool:
         """Return whether this subject owns any collection other than guest collections."""
@@ -296,6 +305,10 @@ class CollectionStore:
         """Remove a pause rule; return whether it existed."""
         done = await self._connection.execute(delete(pause_rules).where(pause_rules.c.id == number))
         return bool(done.rowcount)
+
+
+def _name_in_use(name: str) -> Conflict:
+    return Conflict(f"there is a collection {name} already", "choose another name")
 
 
 def _collection(row: Any) -> Collection:

@@ -18,6 +18,9 @@ DENIED = "PERMISSION_DENIED"
 """Fault code, as Globus names it."""
 ENDED = "the token of its submission was revoked or has expired"
 
+UNNAMED = {"name": "", "description": ""}
+"""What owners may change in a guest collection without a change of rights."""
+
 
 class OwnerRights:
     """The current rights of a task's owner.
@@ -54,7 +57,7 @@ class OwnerRights:
     def shared(self) -> object:
         """A value that changes when rights in the task's guest collections may have; None for a task without any."""
         ends = [self._collections.get(end) for end in self._task.pair]
-        plain = [(number, each.model_copy(update={"description": ""})) for number, each in self._collections.items()]
+        plain = {number: each.model_copy(update=UNNAMED) for number, each in self._collections.items()}
         return (plain, self._rules) if any(each and each.share for each in ends) else None
 
     def refusal(self) -> str | None:

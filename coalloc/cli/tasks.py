@@ -30,7 +30,7 @@ SHOWN = 8
 @options.as_json
 @click.pass_context
 def tasks(context: click.Context, every: bool, most: int, broker: str | None, as_json: bool) -> None:
-    """List your unfinished tasks on a broker, the newest first.
+    """List your unfinished tasks on a broker, the newest first; a waiting task with the reason.
 
     \b
     Examples:
@@ -90,8 +90,10 @@ def _print(found: "Sequence[TaskView]") -> None:
 
 
 def _row(task: "TaskView") -> tuple[str, ...]:
+    from coalloc.display.task_text import reason
     from coalloc.util import human
 
+    why = reason(task)
     return (
         task.id[:SHOWN],
         task.phase,
@@ -99,5 +101,5 @@ def _row(task: "TaskView") -> tuple[str, ...]:
         human.size(task.done_bytes),
         human.size(task.size),
         human.duration(max(0.0, time.time() - task.requested)),
-        human.one_line(task.name),
+        human.one_line(f"{task.name}: {why}" if why else task.name),
     )

@@ -1,13 +1,16 @@
 """Progress on a terminal: a bar for the file and a line for each source, redrawn in place."""
 
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from typing import Generic, TextIO
 
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.control import Control
 from rich.live import Live
 from rich.progress_bar import ProgressBar
+from rich.segment import ControlType, Segment
 from rich.table import Table
 from rich.text import Text
 
@@ -54,6 +57,9 @@ class Display(Generic[V]):
         self._picture = picture
         self._last: V | None = None
         self._drawn_at = 0.0
+        self._widths: tuple[int, ...] = ()
+        """Widths of the lines on the terminal."""
+        self._columns = 0
         # No refresh thread: it would draw while data are being delivered.
         self._live = Live(console=console(file), auto_refresh=False)
 
@@ -76,11 +82,42 @@ class Display(Generic[V]):
 
     def _draw(self, snapshot: V) -> None:
         self._drawn_at = snapshot.seconds
-        self._live.update(self._picture(snapshot), refresh=True)
+        self._erase_wrapped()
+        picture, screen = self._picture(snapshot), self._live.console
+        self._columns = screen.width
+        self._widths = tuple(map(Segment.get_line_length, screen.render_lines(picture, pad=False)))
+        self._live.update(picture, refresh=True)
+
+    def _erase_wrapped(self) -> None:
+        """Erase the lines by which the picture has grown, if the terminal got narrower and has wrapped its lines.
+
+        The others are erased when the picture is drawn again, or ends.
+        """
+        screen = self._live.console
+        if screen.width >= self._columns or not _wraps_when_narrowed(os.environ):
+            return
+        rows = [max(1, -(-width // screen.width)) for width in self._widths]
+        for _ in range(sum(rows) - len(rows)):
+            screen.control(Control((ControlType.ERASE_IN_LINE, 2), (ControlType.CURSOR_UP, 1)))
 
     def _end(self, transient: bool) -> None:
+        self._erase_wrapped()
         self._live.transient = transient
         self._live.stop()
+        self._live = Live(console=self._live.console, auto_refresh=False)  # a used one would erase lines above the next
+        self._columns, self._widths = 0, ()
+
+
+def _wraps_when_narrowed(environment: Mapping[str, str]) -> bool:
+    """Return whether a terminal wraps old lines when it gets narrower; xterm, rxvt and screen cut them.
+
+    >>> _wraps_when_narrowed({"TERM": "xterm-256color"}), _wraps_when_narrowed({"XTERM_VERSION": "XTerm(379)"})
+    (True, False)
+    """
+    cutting = not environment.keys().isdisjoint(("XTERM_VERSION", "STY")) or environment.get("TERM", "").startswith(
+        "rxvt"
+    )
+    return not cutting or "TMUX" in environment
 
 
 class Bars(Display[Snapshot]):

@@ -36,6 +36,9 @@ def print_reports(reports: Sequence[TransferReport], file: TextIO) -> None:
 
 def headline(report: TransferReport) -> str:
     """Return the file, its size, time and rate, and the bytes that were present before or arrived twice."""
+    if report.there:
+        size, took = human.size(report.size), human.duration(report.seconds)
+        return f"{human.one_line(report.output)}: nothing to fetch, all {size} were already here (found in {took})"
     took = f"{human.size(report.size)} in {human.duration(report.seconds)}"
     parts = [f"{human.one_line(report.output)}: {took}, {human.rate(report.rate)} ({report.strategy})"]
     if report.resumed_bytes:

@@ -6,7 +6,7 @@ from coalloc.display.text import TextLog
 from coalloc.model.tasks import TaskView
 from coalloc.util import human
 
-__all__ = ["TaskLines", "files", "line", "summary", "waits"]
+__all__ = ["TaskLines", "files", "line", "reason", "summary", "waits"]
 
 
 class TaskLines(TextLog[TaskView]):
@@ -45,10 +45,15 @@ def files(task: TaskView) -> str:
 
 def waits(task: TaskView) -> str:
     """Return why the task does not proceed, and what to do; empty if it does, or is over."""
+    why = reason(task)
+    return human.one_line(f"{why} ({task.remedy})" if why and task.remedy else why)
+
+
+def reason(task: TaskView) -> str:
+    """Return why the task does not proceed, without what to do; empty if it does, or is over."""
     if task.over:
         return ""
-    why = task.waits or ("" if task.begun else "no worker has started it yet")
-    return human.one_line(f"{why} ({task.remedy})" if task.remedy else why)
+    return task.waits or ("" if task.begun else "no worker has started it yet")
 
 
 def _beside(task: TaskView) -> str:

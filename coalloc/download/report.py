@@ -33,7 +33,7 @@ def source_views(state: State, urls: Sequence[str], now: float) -> tuple[SourceV
         SourceView(
             url=urls[source.index],
             state=_state(state, source, now),
-            rate=(source.meter.rate(now) or 0.0) if _flowing(state, source) else 0.0,
+            rate=_rate(state, source, now) if _flowing(state, source) else 0.0,
             bytes=source.bytes,
             share=source.bytes / whole,
             error=source.reason if source.status in ("dropped", "pausing", "waiting") else None,
@@ -130,6 +130,15 @@ def _busy(state: State, source: ScheduledSource, now: float, held: bool = True) 
     copy = state.running(source)
     busy = source.busy_seconds + (now - source.busy_at if copy else 0.0)
     return busy if held else busy - sum(copy.held(now) for copy in state.copies_of(source))
+
+
+def _rate(state: State, source: ScheduledSource, now: float) -> float:
+    """Return the current rate of a source, or its mean if a limit throttles it, as the bytes then come in bursts."""
+    copy = state.running(source)
+    busy = _busy(state, source, now)
+    if copy is not None and copy.throttled(now) and busy > 0.0:
+        return source.bytes / busy
+    return source.meter.rate(now) or 0.0
 
 
 def _flowing(state: State, source: ScheduledSource) -> bool:

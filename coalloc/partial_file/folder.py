@@ -26,6 +26,9 @@ __all__ = ["DATA", "JOURNAL", "PartialFolder", "clear_left", "discard", "refuse_
 DATA, JOURNAL = "data", "journal"
 NAMES = (DATA, JOURNAL, f"{JOURNAL}.new", f"{JOURNAL}.broken", LOCK)
 """All files that coget makes in the directory. The lock is last, so that it is removed last."""
+NO_SUCH_NAME = (errno.EINVAL, errno.ENOENT)
+"""Errors of a directory that is open, for names that its file system does not have, as those with a colon in exFAT."""
+NAME_REMEDY = 'choose a name without characters such as : ? * " < > |, with --output'
 NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL)
 """Errors of file systems that do not lock files, such as Lustre and NFS with certain mount options."""
 OPEN_ON_NFS = ".nfs"
@@ -135,6 +138,9 @@ class PartialFolder:
             ) from None
         except OSError as error:
             self.unlock()
+            if error.errno in NO_SUCH_NAME:
+                why = "its file system does not accept this name, or the directory was deleted"
+                raise SinkError(f"cannot create {target}: {why}", NAME_REMEDY) from None
             raise disk_error(error, "create", self.path) from None
         except BaseException:
             self.unlock()

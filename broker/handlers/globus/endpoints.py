@@ -18,6 +18,7 @@ from broker.handlers.globus.routers import CollectionId, Document, Fields, Offse
 from broker.handlers.globus.rule_documents import pause_rules
 from broker.handlers.globus.submitted_documents import ClientDocument
 from broker.models.callers import Caller
+from broker.models.collections import Title
 from broker.models.names import Remark
 from broker.services.auth.identities import People
 from broker.services.collections.collections import VisibleCollection
@@ -45,6 +46,7 @@ class Description(ClientDocument):
 
     model_config = ConfigDict(extra="allow")
     DATA_TYPE: Literal["endpoint"] = "endpoint"
+    display_name: Title = ""
     description: Remark | None = None
 
 
@@ -155,11 +157,13 @@ async def describe(
     services: Services,
     request: Request,
 ) -> Document:
-    """Change the description of a collection, and refuse any other change."""
-    if document.model_extra or "description" not in document.model_fields_set:
-        fields = ", ".join(document.model_extra or ())[:200] or "no description"
-        raise Invalid(f"only a collection's description can be changed here: {fields} was given", "ask an admin")
-    await services.collections.describe(caller, endpoint_id, document.description or "")
+    """Change the description of a collection, or the name of a guest collection, and refuse any other change."""
+    given = document.model_fields_set - {"DATA_TYPE"}
+    if document.model_extra or not given:
+        fields = ", ".join(document.model_extra or ())[:200] or "neither"
+        raise Invalid(f"only display_name and description can be changed: {fields} was given", "give only these")
+    description = (document.description or "") if "description" in given else None
+    await services.collections.describe(caller, endpoint_id, document.display_name or None, description)
     return documents.result("result", "Updated", "Endpoint updated successfully", request.url.path)
 
 

@@ -202,12 +202,25 @@ class Collections:
         raise _no_rule(rule)
 
     @retried
-    async def describe(self, caller: Caller, number: UUID, description: str) -> None:
-        """Change the description. :raises NoCollection: :raises Forbidden: unless the owner or an admin calls"""
+    async def describe(self, caller: Caller, number: UUID, name: str | None, description: str | None) -> None:
+        """Change the name of a guest collection, or the description of any collection; None changes nothing.
+
+        :raises NoCollection: :raises Forbidden: unless the owner or an admin calls
+        :raises Invalid: for another name of a collection that is no guest collection
+        :raises Conflict: when a collection has this name
+        """
+        now = time.time()
         async with self._database.write() as connection:
             collection = (await self._managed(connection, caller, number)).collection
-            await Stored(connection).describe(number, description)
-            await TokenStore(connection).note(time.time(), caller.subject, "describe collection", collection.name)
+            audit = TokenStore(connection)
+            if name is not None and name != collection.name:
+                if collection.share is None:
+                    raise Invalid(f"{collection.name} is no guest collection, and keeps its name", "leave the name out")
+                await Stored(connection).rename(number, name)
+                await audit.note(now, caller.subject, "rename collection", f"{collection.name} to {name}")
+            if description is not None:
+                await Stored(connection).describe(number, description)
+                await audit.note(now, caller.subject, "describe collection", name or collection.name)
 
     @retried
     async def add_rule(self, caller: Caller, number: UUID, new: NewRule, replace: bool = True) -> AccessRule:

@@ -138,7 +138,8 @@ def assert_not_offered(user: Globus, missing: str, *words: str) -> None:
 def _shared_and_taken_back(users: Users) -> str:
     """Share a directory, give Bob access, and take it back; return the guest collection."""
     ann, bob = users.ann, users.bob
-    guest = ann.json("gcp", "create", "guest", "x of ann", f"{users.source}:/pub/x/")["id"]
+    guest = ann.json("gcp", "create", "guest", "x", f"{users.source}:/pub/x/")["id"]
+    _renamed(users, guest, "x of ann")
     permission = ("endpoint", "permission", "create", f"{guest}:/", "--permissions", "r")
     rule = ann.json(*permission, "--identity", "bob@localhost")
     assert "Exists" in ann.cli(*permission, "--identity", "bob@localhost", status=1).stderr
@@ -148,6 +149,20 @@ def _shared_and_taken_back(users: Users) -> str:
     ann.cli("endpoint", "permission", "delete", guest, rule["access_id"])
     assert "EndpointNotFound" in bob.cli("ls", f"{guest}:/", status=1).stderr
     return str(guest)
+
+
+def _renamed(users: Users, guest: str, name: str) -> None:
+    """Rename a guest collection as its owner, and try to rename another collection, and as another user."""
+    words = ("--display-name", name, "--description", "the first run")
+    assert "updated successfully" in users.ann.cli("gcp", "update", "guest", guest, *words).stdout
+    shown = users.ann.json("endpoint", "show", guest)
+    assert (shown["display_name"], shown["description"]) == (name, "the first run")
+    kept = users.ann.cli("gcp", "update", "guest", guest, "--display-name", "one", status=1).stderr
+    assert "there is a collection one already" in " ".join(kept.split())
+    for user, collection in ((users.bob, guest), (users.ann, users.source)):
+        user.cli("gcp", "update", "guest", collection, "--display-name", "stolen", status=1)
+    mine = users.ann.json("endpoint", "search", "--filter-scope", "my-endpoints")["DATA"]
+    assert [each["display_name"] for each in mine] == [name]
 
 
 def _timers_outlive_the_broker(users: Users, folder: Path) -> None:

@@ -140,11 +140,47 @@ def test_unfinished_bars_stay_on_the_screen(terminal):
     assert after.endswith(SHOW_CURSOR)
 
 
+@pytest.mark.parametrize(("program", "wraps"), [({}, True), ({"XTERM_VERSION": "XTerm(379)"}, False)])
+def test_a_narrowed_terminal_keeps_no_line_of_the_wider_picture(terminal, monkeypatch, program, wraps):
+    for name in ("XTERM_VERSION", "STY", "TMUX"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in program.items():
+        monkeypatch.setenv(name, value)
+    bars = Bars(terminal)
+    monkeypatch.setattr(Console, "width", WIDTH)
+    bars.show(snapshot(0.5, 1.0))
+    wide = ESCAPE.sub("", terminal.getvalue()).split("\n")
+    monkeypatch.setattr(Console, "width", 40)
+    terminal.truncate(0)
+    bars.show(snapshot(0.6, 2.0))
+    rows = sum(max(1, -(-cell_len(line) // 40)) for line in wide) if wraps else len(wide)
+    assert terminal.getvalue().count(UP) == rows - 1
+    assert rows > len(wide) or not wraps
+    terminal.truncate(0)
+    bars.show(snapshot(0.7, 3.0))  # of the same width again
+    assert terminal.getvalue().count(UP) == len(wide) - 1
+    bars.close(finished=False)
+
+
+def test_a_terminal_that_is_narrowed_between_two_files_keeps_the_lines_above(terminal, monkeypatch):
+    monkeypatch.setattr(Console, "width", WIDTH)
+    bars = Bars(terminal)
+    bars.show(snapshot(1.0, 80.0, phase="done"))
+    bars.close(finished=True)
+    monkeypatch.setattr(Console, "width", 40)
+    terminal.truncate(0)
+    bars.show(snapshot(0.0, 0.0, name="second.root"))
+    bars.close(finished=False)
+    assert terminal.getvalue().partition("second.root")[0].count(UP) == 0
+
+
 def test_a_second_file_leaves_a_line_of_the_first(terminal):
     bars = Bars(terminal)
     bars.show(snapshot(1.0, 80.0, phase="done"))
     bars.show(snapshot(0.0, 0.0, name="second.root"))
     bars.close(finished=False)
+    between = terminal.getvalue().rpartition("second.root")[0].rpartition("file.root")[2]
+    assert UP not in between.partition("second.root")[0]
     plain = ESCAPE.sub("", terminal.getvalue())
     assert re.search(r"file\.root +done +1 min 20 s\s+second\.root", plain)
 

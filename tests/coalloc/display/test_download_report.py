@@ -28,6 +28,11 @@ def test_the_summary_names_file_time_rate_and_what_each_source_gave():
     assert lines[7] == "se01.example:2811: no such file"
 
 
+def test_headline_of_a_file_that_was_there_has_no_rate():
+    there = report(there=True, resumed_bytes=10_000_000_000)
+    assert headline(there) == "data/file.root: nothing to fetch, all 10.0 GB were already here (found in 1 min 20 s)"
+
+
 def test_headline_shows_resumed_bytes():
     assert headline(report(resumed_bytes=5_000_000_000, duplicate_bytes=0)).endswith("; 5.00 GB were already here")
 

@@ -13,6 +13,7 @@ import pytest
 from coalloc.errors import SinkError, TargetInUse
 from coalloc.partial_file import PartialFile
 from coalloc.partial_file.folder import PartialFolder, discard
+from tests.support.mounts import caseless
 from tests.support.waiting import PATIENCE
 
 HOLD = """
@@ -158,6 +159,16 @@ def test_a_file_where_a_directory_should_be(tmp_path):
 
 def test_a_name_that_is_too_long(tmp_path):
     assert "File name too long" in refusal(tmp_path / ("n" * 256))
+
+
+def test_a_name_that_the_file_system_does_not_have(tmp_path):
+    with caseless(tmp_path / "exfat") as mounted:
+        for name in ("a:b", "what?", 'a"b'):
+            with pytest.raises(SinkError, match="does not accept this name") as refused:
+                PartialFolder(mounted / name)
+            assert "choose a name without" in refused.value.remedy
+        assert not list(mounted.iterdir())
+        PartialFolder(mounted / "ab").unlock()
 
 
 @pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP])

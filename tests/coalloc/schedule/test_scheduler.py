@@ -2,6 +2,7 @@
 
 import pytest
 
+from coalloc.download.report import source_views
 from coalloc.model.forecasts import Estimate
 from coalloc.model.routes import PathState
 from coalloc.schedule.actions import Abandon, Close, Connect, Done, Fetch, GiveUp, Shorten, Wake, Widen
@@ -90,6 +91,17 @@ def test_far_source_has_more_streams_unless_it_waits_for_permission(held):
         machine.handle(Received(now, fetch.copy, i * MB, (i + 1) * MB))
         actions += machine.handle(Tick(now, (PathState(0.1),)))
     assert bool(kinds(actions, Widen)) != held
+
+
+def test_a_source_under_a_limit_is_shown_with_the_rate_of_its_transfer_not_with_that_of_its_bursts():
+    machine = scheduler(size=100 * MB, sources=1, rate=None)
+    (fetch,) = kinds(machine.handle(Ready(0.0, 0)), Fetch)
+    for second in range(20):
+        machine.handle(Held(second + 0.01, fetch.copy))
+        machine.handle(Held(second + 0.9, fetch.copy, over=True))
+        machine.handle(Received(second + 0.91, fetch.copy, second * MB, (second + 1) * MB))
+        (view,) = source_views(machine.state, ["ftp://a/x"], second + 1.0)
+        assert view.rate == pytest.approx(1 * MB, rel=0.1)
 
 
 @pytest.mark.parametrize(("strategy", "rtt"), [("adaptive", 0.001), ("adaptive", None), ("single", 0.1)])

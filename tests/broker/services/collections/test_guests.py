@@ -278,7 +278,7 @@ async def test_access_ends_at_once_in_the_middle_of_a_task(sharing, taken):
     assert await sharing.ask(sharing.bob, "ls", "/") in (403, 404)
 
 
-async def test_a_new_description_interrupts_no_task(sharing):
+async def test_a_new_name_or_description_interrupts_no_task(sharing):
     rule = await sharing.allow("r")
     items = [{"source_path": "/x/1", "destination_path": "/got"}]
     number = (await sharing.submit(sharing.guest, sharing.sink, items)).json()["task_id"]
@@ -292,10 +292,35 @@ async def test_a_new_description_interrupts_no_task(sharing):
 
     before = await rights()
     place = f"{GLOBUS}/endpoint/{sharing.guest}"
-    assert (await sharing.ann.put(place, json={"DATA_TYPE": "endpoint", "description": "new"})).status_code == 200
+    for change in ({"description": "new"}, {"display_name": "new"}):
+        assert (await sharing.ann.put(place, json={"DATA_TYPE": "endpoint", **change})).status_code == 200
     assert await rights() == before
     await sharing.change(rule, "rw")
     assert await rights() != before
+
+
+async def test_only_the_owner_and_admins_rename_a_guest_collection_and_only_to_a_free_name(sharing):
+    await sharing.allow("rw")
+    guest, host = f"{GLOBUS}/endpoint/{sharing.guest}", f"{GLOBUS}/endpoint/{sharing.host}"
+
+    async def put(who: httpx.AsyncClient, place: str, **fields: object) -> int:
+        return (await who.put(place, json={"DATA_TYPE": "endpoint", **fields})).status_code
+
+    assert await put(sharing.ann, guest, display_name="mine") == 200
+    assert await put(sharing.admin, guest, display_name="mine", description="of Ann") == 200
+    assert await put(sharing.bob, guest, display_name="stolen") == 403
+    assert await put(await somebody(sharing.broker, "eve"), guest, display_name="stolen") == 404
+    for name in ("from here", "to"):
+        assert await put(sharing.ann, guest, display_name=name, description="lost") == 409
+    for name in ("", " ", None, "a/b", "a:b", "x\n", "n" * 129):
+        assert await put(sharing.ann, guest, display_name=name) == 400, name
+    assert await put(sharing.ann, guest, display_name="more", public=True) == 400
+    assert await put(sharing.ann, guest) == 400
+    assert await put(sharing.admin, host, display_name="elsewhere") == 400
+    known = (await sharing.bob.get(guest)).json()
+    assert (known["display_name"], known["description"]) == ("mine", "of Ann")
+    assert (await sharing.share(sharing.ann, sharing.host, "/pub", "x of ann")).status_code == 201
+    assert await put(sharing.ann, guest, display_name="x of ann") == 409
 
 
 async def test_a_sharer_gets_no_rights_of_owners_and_learns_no_location(sharing):
