@@ -102,7 +102,7 @@ def test_a_kill_costs_at_most_a_grain_and_the_write_it_hit(tmp_path, keeps):
 
 @pytest.mark.parametrize("lost", ["the file's version", "the data"])
 def test_a_kill_before_the_new_journal_leaves_no_old_one_for_new_data(tmp_path, lost):
-    """Without checksums, nothing would tell the holes of the new data from the bytes of the old ones."""
+    """The case without checksums, where nothing tells the holes of new data from the bytes of old ones."""
     target = tmp_path / "x"
     partial, journal, _ = resume(target, False)
     journal.append(partial.write(0, 0, memoryview(CONTENT)[: SIZE // 2]))

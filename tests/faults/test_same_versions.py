@@ -1,4 +1,4 @@
-"""What counts as the same version of a file in a later run, and what does not."""
+"""Versions of a file in a later run: those that count as the same, and those that do not."""
 
 import asyncio
 import hashlib
