@@ -110,9 +110,13 @@ def open_lister(url: str, options: EngineOptions) -> "Lister":
             from coalloc.engine.s3.listing import S3Lister
 
             return S3Lister(options)
+        case "az" | "gs":
+            from coalloc.engine.cloud_listing import CloudLister
+
+            return CloudLister(options)
     raise UsageError(
         f"directories cannot be listed at {redact(url)}",
-        "name an http(s)://, dav(s)://, s3://, ftp:// or gsiftp:// URL",
+        "name an http(s)://, dav(s)://, s3://, gs://, az://, ftp:// or gsiftp:// URL",
     )
 
 

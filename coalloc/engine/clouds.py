@@ -7,7 +7,7 @@ tag of each answer is compared, too.
 """
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
@@ -86,22 +86,23 @@ BLOCK_SECONDS = 5.0
 
 
 class CloudObjects:
-    """The objects of one bucket; its two methods are those of fsspec's file systems that `BridgeSource` calls.
+    """The objects of one bucket; `info` and `cat_file` are those of fsspec's file systems that `BridgeSource` calls.
 
-    :param url: URL of an object
+    :param url: URL of an object, or of a directory
     :param seconds: seconds to connect
+    :param directory: whether the URL is that of a directory, or of a whole bucket, with a slash at its end
     :raises UsageError: when the URL names no object
     :raises Unsupported: when obstore is not installed, or a variable of the environment is missing or invalid
     """
 
-    def __init__(self, url: str, seconds: float) -> None:
+    def __init__(self, url: str, seconds: float, *, directory: bool = False) -> None:
         scheme, _, rest = url.partition("://")
         bucket, _, self.key = rest.partition("/")
         self._shown = redact(url)
         self._cloud = CLOUDS[scheme.lower()]
         self._seen: Mapping[str, Any] | None = None
         """Properties of the object."""
-        if not (bucket and self.key) or "@" in bucket:
+        if not (bucket and (self.key or directory)) or "@" in bucket:
             raise UsageError(f"{self._shown} names no object", f"write {scheme}://BUCKET/KEY")
         for name in self._cloud.needed:
             if not os.environ.get(name):
@@ -186,6 +187,18 @@ class CloudObjects:
                     break
         return bytes(block)
 
+    async def below(self) -> AsyncGenerator[Sequence[tuple[str, int]], None]:
+        """Yield the paths and sizes of all objects whose keys begin with the directory's, in groups as they arrive."""
+        import obstore
+
+        pages = aiter(obstore.list(self._store, self.key.rstrip("/") or None))
+        while True:
+            with self._border():
+                page = await anext(pages, None)
+            if page is None:
+                return
+            yield [(meta["path"], meta["size"]) for meta in page]
+
     def _changed(self) -> ReplicaChanged:
         return ReplicaChanged(f"{self._shown} changed while it was fetched", "start again")
 
@@ -203,6 +216,9 @@ class CloudObjects:
             raise PermissionRefused(f"{self._shown}: the server refuses access", remedy) from None
         except exceptions.PreconditionError:
             raise self._changed() from None
+        except exceptions.InvalidPathError as error:
+            what = f"obstore cannot name a key: {self._hidden(error)}"
+            raise Unsupported(f"{self._shown}: {what}", "give the https:// URLs of objects") from None
         except exceptions.BaseError as error:
             raise ServerSays(f"{self._shown}: {self._hidden(error)}", "try again later") from None
 

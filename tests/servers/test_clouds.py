@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+import os
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -10,7 +11,7 @@ from random import Random
 
 import pytest
 
-from coalloc.engine import clouds, open_source
+from coalloc.engine import clouds, open_lister, open_source
 from coalloc.engine.clouds import CLOUDS
 from coalloc.engine.span import Span
 from coalloc.errors import AddressRefused, NoSuchFile, ReplicaChanged, SourceError, Unsupported
@@ -97,6 +98,43 @@ def test_a_download_from_a_cloud_and_a_web_server(cloud, scheme, tmp_path):
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "x").read_bytes() == CONTENT
     assert all(source["bytes"] for source in json.loads(done.stdout)["sources"])
+
+
+NAMES = {"run/a": b"a", "run/sub/é b%20+?": CONTENT, "run/empty": b"", "run/sub/deep/x": b"x", "run2/other": b"no"}
+
+
+def test_directories(cloud, scheme, tmp_path):
+    for name, content in NAMES.items():
+        cloud.put(f"open/{name}", content)
+    cloud.put("open/run/sub/", b"")  # programs mark directories so
+    common = {**os.environ, **cloud.environment, "COGET_HISTORY": str(tmp_path / "h")}
+    below = {name.removeprefix("run/"): content for name, content in NAMES.items() if name.startswith("run/")}
+    for words, to in ((["-r"], "-o"), (["collect"], "--to")):
+        folder = tmp_path / words[0]
+        done = coget([*words, f"{scheme}://open/run/", to, f"{folder}/"], tmp_path, **common)
+        assert done.returncode == 0, done.stderr
+        assert {
+            str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()
+        } == below
+    refused = coget(["-r", f"{scheme}://open/none/", "-o", "none/"], tmp_path, **common)
+    assert refused.returncode == 3
+    assert "there is no object below it" in refused.stderr
+
+
+async def listed(url):
+    lister = open_lister(url, options())
+    return [entry async for entries in lister.list(url) for entry in entries]
+
+
+async def test_only_the_user_may_name_a_directory(cloud, scheme):
+    with pytest.raises(AddressRefused):
+        [entries async for entries in open_lister(f"{scheme}://open/", options().named(Origin("document"))).list("")]
+
+
+async def test_a_key_that_is_no_path_ends_a_listing(cloud, scheme):
+    cloud.put("open/run//x", b"x")
+    with pytest.raises(Unsupported, match="obstore cannot name a key"):
+        await listed(f"{scheme}://open/run/")
 
 
 @pytest.fixture
