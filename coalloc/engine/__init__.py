@@ -15,6 +15,7 @@ from coalloc.safe_text import redact
 from coalloc.util.dialer import Dialer
 
 if TYPE_CHECKING:
+    from coalloc.engine.http.digests import StatedDigests
     from coalloc.engine.lister import Lister
 
 __all__ = ["Engine", "open_lister", "open_source", "open_sources", "speaks"]
@@ -173,4 +174,5 @@ def _s3(url: str, options: EngineOptions) -> Source:
 def _bridge(url: str, options: EngineOptions) -> Source:
     from coalloc.engine.fsspec_source import BridgeSource
 
-    return Parallel(lambda _: BridgeSource(url, options), options.streams)
+    stated: dict[str | None, StatedDigests] = {}
+    return Parallel(lambda _: BridgeSource(url, options, stated), options.streams)
