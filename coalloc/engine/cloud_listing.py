@@ -39,11 +39,11 @@ class CloudLister(Lister):
         bucket = CloudObjects(url, self._options.connect_seconds, directory=True)
         seen, folders, empty = set[str](), set[str](), dict[str, Entry]()
         async for page in _timely(bucket, shown):
-            fresh = [(name, size) for path, size in page if (name := _name(path, bucket.key)) not in seen]
-            seen.update(name for name, _ in fresh)
-            folders.update(folder for name, _ in fresh for folder in _folders(name))
-            empty |= {name: Entry(name, "file", 0) for name, size in fresh if not size}
-            yield [Entry(name, "file", size) for name, size in fresh if size]
+            fresh = {name: size for path, size in page if (name := _name(path, bucket.key)) not in seen}
+            seen.update(fresh)
+            folders.update(folder for name in fresh for folder in _folders(name))
+            empty |= {name: Entry(name, "file", 0) for name, size in fresh.items() if not size}
+            yield [Entry(name, "file", size) for name, size in fresh.items() if size]
         yield [entry for name, entry in empty.items() if name and name not in folders]
         if not seen and bucket.key:
             raise NoSuchFile(f"{shown}: there is no object below it", "check the path in the URL")
