@@ -200,7 +200,9 @@ CLIENT = {"AZURE_CLIENT_ID": "me", "AZURE_TENANT_ID": "us", "AZURE_CLIENT_SECRET
 
 
 @pytest.mark.parametrize("lie", LIES)
-async def test_a_server_that_lies_about_a_range(monkeypatch, lie):
+async def test_a_server_that_lies_about_a_range(scheme, monkeypatch, lie):
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", ACCOUNT)
+
     def serve(heard):
         said = 'ETag: "1"\r\n' if "ETag" not in lie else ""
         if heard.startswith("HEAD"):
@@ -210,8 +212,8 @@ async def test_a_server_that_lies_about_a_range(monkeypatch, lie):
         return f"HTTP/1.1 {head}\r\n{said}Last-Modified: {DATE}\r\n\r\n".encode() + bytes(100)
 
     async with web_server(serve) as server:
-        monkeypatch.setenv("GOOGLE_BASE_URL", server.url)
-        async with opened(open_source("gs://open/x", "auto", options())) as source:
+        monkeypatch.setenv(CLOUDS[scheme].endpoint, server.url)
+        async with opened(open_source(f"{scheme}://open/x", "auto", options())) as source:
             with pytest.raises(LIES[lie]):
                 await source.fetch(Span(0, 100), lambda start, end, data: None)
 
