@@ -80,6 +80,8 @@ class CollectRunner:
         self._hops: dict[int, Hop] = {}
         self._reported_at: dict[int, float] = {}
         self._refused: set[tuple[str, str]] = set()
+        self._apart: dict[str, SourceError] = {}
+        """Why a host can never send to the destination, by host."""
         self._events: deque[Event] = deque()
         self._notifying = False
         self._waker: asyncio.TimerHandle | None = None
@@ -197,6 +199,8 @@ class CollectRunner:
                 self.failed(error)
             else:
                 self._give_up(send.piece.file, error)
+        elif isinstance(error, SourceError) and fault is HopFault.NO_LINK and send.sink == self._destination:
+            self._apart[send.source] = error
         self._notify(HopFailed(self._loop.time(), number, str(error), fault))
 
     def _give_up(self, name: str, error: SourceError) -> None:
@@ -245,7 +249,15 @@ class CollectRunner:
             case CollectDone():
                 self._end(None)
             case CollectGiveUp():
-                self._end(TransferFailed(f"cannot collect all files: {action.reason}", "run the same command again"))
+                self._end(self._gave_up(f"cannot collect all files: {action.reason}"))
+
+    def _gave_up(self, message: str) -> TransferFailed:
+        """Return the error of a method that gave up; it lasts if no holder of a missing file can ever send it."""
+        missing = [each.item for each in self._coming.values() if not (each.whole or each.refused)]
+        lasting = [host in self._apart or (host, item.name) in self._refused for item in missing for host in item.paths]
+        if self._apart and all(lasting):
+            return TransferRefused(message, next(iter(self._apart.values())).remedy)
+        return TransferFailed(message, "run the same command again")
 
     def _tick(self) -> None:
         self._notify(CollectTick(self._loop.time()))

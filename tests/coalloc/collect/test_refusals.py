@@ -7,7 +7,8 @@ import pytest
 from coalloc import api
 from coalloc.collect.methods import Method
 from coalloc.collect.methods.events import Arrived, CollectStarted
-from coalloc.errors import TransferRefused
+from coalloc.collect.runtime.channels import ServerPair
+from coalloc.errors import TransferRefused, Unsupported
 from tests.coalloc.collect.test_collecting import (  # noqa: F401
     better_over,
     collect,
@@ -115,3 +116,24 @@ async def test_a_destination_that_refuses_a_file_gets_the_others(servers, sink, 
         await api.collect(api.CollectRequest((f"{a.url('run')}/",), sink.url("out"), method=method))
     assert found(sink.root / "out") == {"x": content["x"], "y": content["y"], "taken": b"a file"}
     assert leftovers([*servers, sink]) == []
+
+
+@pytest.mark.parametrize("method", ["adaptive", "one-by-one"])
+async def test_servers_that_cannot_connect_to_each_other(servers, sink, method, monkeypatch):  # noqa: F811
+    """Their files go over a relay; without one, the error is final, and says what to do."""
+    a, _, via = servers
+    content = {"x": random_file(a.root / "x", 300_000)}  # noqa: F811
+    opened = ServerPair.open
+
+    async def unless_direct(source, to, waits):
+        if (source.label, to.label) == (label(a), label(sink)):
+            raise Unsupported("the server has no MODE E", "download from it")
+        return await opened(source, to, waits)
+
+    monkeypatch.setattr(ServerPair, "open", unless_direct)
+    with pytest.raises(TransferRefused, match="the server has no MODE E") as caught:
+        await api.collect(api.CollectRequest((a.url("x"),), sink.url("out"), method=method))
+    assert caught.value.remedy == "download from it"
+    assert found(sink.root) == {}
+    await api.collect(api.CollectRequest((a.url("x"),), sink.url("out"), (via.url("lent"),), method))
+    assert found(sink.root / "out") == content
