@@ -40,6 +40,7 @@ def at_start(monkeypatch):
     return calls
 
 
+@pytest.mark.sampled(2)
 async def test_files_that_vanish_cost_neither_the_relay_nor_the_link(servers, sink, place, at_start):  # noqa: F811
     to, folder = place
     a, _, via = servers
@@ -59,6 +60,7 @@ async def test_files_that_vanish_cost_neither_the_relay_nor_the_link(servers, si
     assert leftovers([*servers, sink]) == []
 
 
+@pytest.mark.sampled(2)
 async def test_another_holder_sends_what_the_first_one_refuses(servers, sink, place, at_start, tmp_path):  # noqa: F811
     to, folder = place
     a, b, via = servers
@@ -82,6 +84,7 @@ async def test_another_holder_sends_what_the_first_one_refuses(servers, sink, pl
     assert leftovers([*servers, sink]) == []
 
 
+@pytest.mark.sampled(2)
 async def test_a_piece_that_vanishes_at_a_relay_is_sent_anew(servers, sink, place, monkeypatch):  # noqa: F811
     to, folder = place
     a, _, via = servers

@@ -1,5 +1,6 @@
 """Every method delivers every byte, or reports missing bytes with the reason, after any failures."""
 
+from collections.abc import Container
 from dataclasses import replace
 from math import inf
 from typing import Any
@@ -44,6 +45,17 @@ def fates(draw: st.DrawFn, demand: Demand) -> dict[str, float]:
     return {name: draw(st.floats(0, 10)) for name in names if draw(st.booleans())}
 
 
+@st.composite
+def refusals(draw: st.DrawFn, demand: Demand, deaths: Container[str]) -> list[tuple[str, str]]:
+    """Draw hosts that refuse to send a file; one holder of each file survives and sends it."""
+    refusing = []
+    for file in demand.files:
+        sender = draw(st.sampled_from([holder for holder in file.holders if holder not in deaths]))
+        others = [host for host in (*file.holders, "h0", "h1") if host != sender]
+        refusing += [(host, file.name) for host in dict.fromkeys(others) if draw(st.booleans())]
+    return refusing
+
+
 @pytest.mark.sampled(3)
 @variants
 @settings(max_examples=effort(15, 60))
@@ -61,11 +73,13 @@ def test_every_byte_arrives(
     if twice:
         network, demand = wanted_twice(network, demand)
     deaths = {host: at for host, at in data.draw(fates(demand)).items() if host in network.hosts}
-    simulation = RandomSimulation(make(name, network, demand, seed=seed, **parameters), demand, seed, failures, deaths)
+    refusing = data.draw(refusals(demand, deaths))
+    method = make(name, network, demand, seed=seed, **parameters)
+    simulation = RandomSimulation(method, demand, seed, failures, deaths, refusing=refusing)
     assert simulation.run() == CollectDone()
     assert simulation.ledger.done
     assert simulation.ledger.duplicate_bytes == 0
-    if not failures and not deaths:
+    if not (failures or deaths or refusing):
         assert not any(simulation.ledger.staged.values())
 
 
