@@ -15,6 +15,7 @@ from coalloc.safe_text import redact
 from coalloc.util.dialer import Dialer
 
 if TYPE_CHECKING:
+    from coalloc.engine.http.digests import StatedDigests
     from coalloc.engine.lister import Lister
 
 __all__ = ["Engine", "open_lister", "open_source", "open_sources", "speaks"]
@@ -110,9 +111,13 @@ def open_lister(url: str, options: EngineOptions) -> "Lister":
             from coalloc.engine.s3.listing import S3Lister
 
             return S3Lister(options)
+        case "az" | "gs":
+            from coalloc.engine.cloud_listing import CloudLister
+
+            return CloudLister(options)
     raise UsageError(
         f"directories cannot be listed at {redact(url)}",
-        "name an http(s)://, dav(s)://, s3://, ftp:// or gsiftp:// URL",
+        "name an http(s)://, dav(s)://, s3://, gs://, az://, ftp:// or gsiftp:// URL",
     )
 
 
@@ -169,4 +174,5 @@ def _s3(url: str, options: EngineOptions) -> Source:
 def _bridge(url: str, options: EngineOptions) -> Source:
     from coalloc.engine.fsspec_source import BridgeSource
 
-    return Parallel(lambda _: BridgeSource(url, options), options.streams)
+    stated: dict[str | None, StatedDigests] = {}
+    return Parallel(lambda _: BridgeSource(url, options, stated), options.streams)

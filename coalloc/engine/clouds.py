@@ -7,16 +7,18 @@ tag of each answer is compared, too.
 """
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
+from urllib.parse import quote
 
 from coalloc.errors import NoSuchFile, PermissionRefused, ReplicaChanged, ServerSays, Unsupported, UsageError
 from coalloc.safe_text import hide, redact
 
-__all__ = ["CLOUDS", "CloudObjects"]
+__all__ = ["CLOUDS", "CloudObjects", "HeadRequest"]
 
 
 class _Cloud(NamedTuple):
@@ -25,6 +27,9 @@ class _Cloud(NamedTuple):
     :param credentials: environment variables with credentials, each of which suffices
     :param files: files below the home directory that have credentials
     :param endpoint: environment variable with the address of another server, such as an emulator
+    :param server: URL of the service; it may contain an environment variable in braces
+    :param token: environment variable with a token
+    :param method: method for which a signed URL also permits HEAD
     :param needed: environment variables that must be set
     :param refused: environment variables that must not be set: obstore makes them a part of the URL, which it names to
         servers that redirects lead to (Referer)
@@ -35,6 +40,9 @@ class _Cloud(NamedTuple):
     credentials: Sequence[str]
     files: Sequence[str]
     endpoint: str
+    server: str
+    token: str
+    method: Literal["GET", "HEAD"]
     needed: Sequence[str] = ()
     refused: Sequence[str] = ()
     joint: Sequence[Sequence[str]] = ()
@@ -56,6 +64,9 @@ CLOUDS: Mapping[str, _Cloud] = {
         ),
         (".config/gcloud/application_default_credentials.json",),
         "GOOGLE_BASE_URL",
+        "https://storage.googleapis.com",
+        "GOOGLE_BEARER_TOKEN",
+        "HEAD",
     ),
     "az": _Cloud(
         (
@@ -67,6 +78,9 @@ CLOUDS: Mapping[str, _Cloud] = {
         ),
         (),
         "AZURE_ENDPOINT",
+        "https://{AZURE_STORAGE_ACCOUNT_NAME}.blob.core.windows.net",
+        "AZURE_STORAGE_TOKEN",
+        "GET",
         ("AZURE_STORAGE_ACCOUNT_NAME",),
         ("AZURE_STORAGE_SAS_KEY", "AZURE_STORAGE_SAS_TOKEN"),
         (
@@ -77,6 +91,10 @@ CLOUDS: Mapping[str, _Cloud] = {
     ),
 }
 """Services by scheme."""
+VERSION = {"x-ms-version": "2023-11-03"}
+"""A header that Azure wants; it means nothing to others."""
+SIGNED = timedelta(minutes=10)
+"""Time for which a signed URL is valid."""
 UNSET = ("", "false", "0")
 """Values of a variable that name no credential."""
 TRIES = 2
@@ -85,23 +103,38 @@ BLOCK_SECONDS = 5.0
 """Seconds after which the part of a range that has come is returned, so that a slow server is not taken for silent."""
 
 
-class CloudObjects:
-    """The objects of one bucket; its two methods are those of fsspec's file systems that `BridgeSource` calls.
+class HeadRequest(NamedTuple):
+    """A request for the properties of an object.
 
-    :param url: URL of an object
+    :param shown: URL of the object without secrets
+    :param secrets: secret values in the headers
+    """
+
+    url: str
+    headers: Mapping[str, str]
+    shown: str
+    secrets: Sequence[str] = ()
+
+
+class CloudObjects:
+    """The objects of one bucket; `info` and `cat_file` are those of fsspec's file systems that `BridgeSource` calls.
+
+    :param url: URL of an object, or of a directory
     :param seconds: seconds to connect
+    :param directory: whether the URL is that of a directory, or of a whole bucket, with a slash at its end
     :raises UsageError: when the URL names no object
     :raises Unsupported: when obstore is not installed, or a variable of the environment is missing or invalid
     """
 
-    def __init__(self, url: str, seconds: float) -> None:
+    def __init__(self, url: str, seconds: float, *, directory: bool = False) -> None:
         scheme, _, rest = url.partition("://")
         bucket, _, self.key = rest.partition("/")
+        self._path = quote(rest, safe="/~")
         self._shown = redact(url)
         self._cloud = CLOUDS[scheme.lower()]
         self._seen: Mapping[str, Any] | None = None
         """Properties of the object."""
-        if not (bucket and self.key) or "@" in bucket:
+        if not (bucket and (self.key or directory)) or "@" in bucket:
             raise UsageError(f"{self._shown} names no object", f"write {scheme}://BUCKET/KEY")
         for name in self._cloud.needed:
             if not os.environ.get(name):
@@ -164,6 +197,26 @@ class CloudObjects:
         self._seen = meta
         return {"type": "file", "size": meta["size"], "etag": meta["e_tag"], "updated": meta["last_modified"]}
 
+    def head_request(self) -> HeadRequest | None:
+        """Return a request for the headers of the object; None if the credentials do not allow one."""
+        import obstore
+        from obstore.exceptions import BaseError
+
+        endpoint = os.environ.get(self._cloud.endpoint) or self._cloud.server.format_map(os.environ)
+        url = f"{endpoint.rstrip('/')}/{self._path}"
+        if not self._has_credentials():
+            return HeadRequest(url, VERSION, self._shown)
+        if token := os.environ.get(self._cloud.token):
+            return HeadRequest(url, {**VERSION, "Authorization": f"Bearer {token}"}, self._shown, (token,))
+        try:
+            return HeadRequest(obstore.sign(self._store, self._cloud.method, self.key, SIGNED), {}, self._shown)
+        except (BaseError, NotImplementedError, OSError, ValueError):
+            return None
+
+    def is_version(self, tag: str | None, size: str | None) -> bool:
+        """Return whether the headers of an answer are of the object that `info` saw."""
+        return self._seen is not None and (tag, size) == (self._seen["e_tag"], str(self._seen["size"]))
+
     def cat_file(self, key: str, start: int, end: int) -> bytes:
         """Return a range of the object that `info` saw; only its beginning if the rest takes long.
 
@@ -186,6 +239,18 @@ class CloudObjects:
                     break
         return bytes(block)
 
+    async def below(self) -> AsyncGenerator[Sequence[tuple[str, int]], None]:
+        """Yield the paths and sizes of all objects whose keys begin with the directory's, in groups as they arrive."""
+        import obstore
+
+        pages = aiter(obstore.list(self._store, self.key.rstrip("/") or None))
+        while True:
+            with self._border():
+                page = await anext(pages, None)
+            if page is None:
+                return
+            yield [(meta["path"], meta["size"]) for meta in page]
+
     def _changed(self) -> ReplicaChanged:
         return ReplicaChanged(f"{self._shown} changed while it was fetched", "start again")
 
@@ -203,6 +268,9 @@ class CloudObjects:
             raise PermissionRefused(f"{self._shown}: the server refuses access", remedy) from None
         except exceptions.PreconditionError:
             raise self._changed() from None
+        except exceptions.InvalidPathError as error:
+            what = f"obstore cannot name a key: {self._hidden(error)}"
+            raise Unsupported(f"{self._shown}: {what}", "give the https:// URLs of objects") from None
         except exceptions.BaseError as error:
             raise ServerSays(f"{self._shown}: {self._hidden(error)}", "try again later") from None
 

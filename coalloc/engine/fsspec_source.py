@@ -11,7 +11,7 @@ import asyncio
 import re
 import socket
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote
 
 from coalloc.engine.base import EngineOptions, Source
@@ -34,6 +34,9 @@ from coalloc.model.replicas import Stat
 from coalloc.safe_text import hide, redact, unsafe_reason
 from coalloc.util import trace
 from coalloc.util.counts import count
+
+if TYPE_CHECKING:
+    from coalloc.engine.http.digests import StatedDigests
 
 __all__ = ["BridgeSource"]
 
@@ -75,11 +78,15 @@ class BridgeSource(Source):
 
     A thread cannot be cancelled: after a cancellation, the current read runs to its end, and its result is discarded.
 
+    :param stated: the checksums that a cloud states, by version; shared with other sessions for the same object
     :raises UsageError: when a file:// URL names a host
     """
 
-    def __init__(self, url: str, options: EngineOptions) -> None:
+    def __init__(
+        self, url: str, options: EngineOptions, stated: "dict[str | None, StatedDigests] | None" = None
+    ) -> None:
         super().__init__(url, options)
+        self._stated = {} if stated is None else stated
         self._shown = redact(url)
         if url.partition(":")[0].lower() in OURS:  # it would ask coget again
             raise UsageError(f"{self._shown} is a name in coget's own file system", "leave out the coget://")
@@ -95,7 +102,17 @@ class BridgeSource(Source):
         policy = self.options.dialer.policy
         if not policy.anywhere:
             raise AddressRefused(f"{self._shown}: such a URL must come from the user, not from a server", policy.remedy)
-        return await self._in_thread(self._stat)
+        stat = await self._in_thread(self._stat)
+        return await self._with_checksums(stat, self._cloud) if self._cloud else stat
+
+    async def _with_checksums(self, stat: Stat, cloud: CloudObjects) -> Stat:
+        """Add the checksums that a cloud states, which is asked once for each version."""
+        if stat.validator not in self._stated and (request := await self._in_thread(cloud.head_request)):
+            from coalloc.engine.cloud_checksums import cloud_checksums  # a slow import, which files do not need
+
+            self._stated[stat.validator] = await cloud_checksums(cloud, request, self.options)
+        stated = self._stated.get(stat.validator)
+        return stat._replace(checksums=stated.usable, unused=stated.unused) if stated else stat
 
     def _stat(self) -> Stat:
         trace.asked(self._shown, "size and version")

@@ -45,12 +45,12 @@ class FoundTree(NamedTuple):
 
 
 def entry_url(directory: str, name: str) -> str:
-    """Return the URL of a file or directory below a directory; a key of S3 is taken literally.
+    """Return the URL of a file or directory below a directory; the key of an object is taken literally.
 
     >>> entry_url("http://host/run/", "a b"), entry_url("s3://runs/", "a b")
     ('http://host/run/a%20b', 's3://runs/a b')
     """
-    literal = directory.partition(":")[0].lower() == "s3"
+    literal = directory.partition(":")[0].lower() in ("az", "gs", "s3")
     return directory + (name if literal else quote(name, errors="surrogateescape"))
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+import os
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -10,11 +11,12 @@ from random import Random
 
 import pytest
 
-from coalloc.engine import clouds, open_source
+from coalloc.engine import clouds, open_lister, open_source
 from coalloc.engine.clouds import CLOUDS
 from coalloc.engine.span import Span
 from coalloc.errors import AddressRefused, NoSuchFile, ReplicaChanged, SourceError, Unsupported
 from coalloc.model.replicas import Origin
+from coalloc.util.checksums import hasher
 from tests.support.clouds import ACCOUNT, ACCOUNT_KEY, Azurite, Cloud, FakeGCS
 from tests.support.coget import coget
 from tests.support.fetching import collect, opened, options
@@ -99,6 +101,43 @@ def test_a_download_from_a_cloud_and_a_web_server(cloud, scheme, tmp_path):
     assert all(source["bytes"] for source in json.loads(done.stdout)["sources"])
 
 
+NAMES = {"run/a": b"a", "run/sub/é b%20+?": CONTENT, "run/empty": b"", "run/sub/deep/x": b"x", "run2/other": b"no"}
+
+
+def test_directories(cloud, scheme, tmp_path):
+    for name, content in NAMES.items():
+        cloud.put(f"open/{name}", content)
+    cloud.put("open/run/sub/", b"")  # programs mark directories so
+    common = {**os.environ, **cloud.environment, "COGET_HISTORY": str(tmp_path / "h")}
+    below = {name.removeprefix("run/"): content for name, content in NAMES.items() if name.startswith("run/")}
+    for words, to in ((["-r"], "-o"), (["collect"], "--to")):
+        folder = tmp_path / words[0]
+        done = coget([*words, f"{scheme}://open/run/", to, f"{folder}/"], tmp_path, **common)
+        assert done.returncode == 0, done.stderr
+        assert {
+            str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()
+        } == below
+    refused = coget(["-r", f"{scheme}://open/none/", "-o", "none/"], tmp_path, **common)
+    assert refused.returncode == 3
+    assert "there is no object below it" in refused.stderr
+
+
+async def listed(url):
+    lister = open_lister(url, options())
+    return [entry async for entries in lister.list(url) for entry in entries]
+
+
+async def test_only_the_user_may_name_a_directory(cloud, scheme):
+    with pytest.raises(AddressRefused):
+        [entries async for entries in open_lister(f"{scheme}://open/", options().named(Origin("document"))).list("")]
+
+
+async def test_a_key_that_is_no_path_ends_a_listing(cloud, scheme):
+    cloud.put("open/run//x", b"x")
+    with pytest.raises(Unsupported, match="obstore cannot name a key"):
+        await listed(f"{scheme}://open/run/")
+
+
 @pytest.fixture
 async def thief():
     """A server at another address that has everything."""
@@ -116,6 +155,28 @@ async def test_a_redirect_gets_no_token(scheme, thief, monkeypatch):
             await open_source(f"{scheme}://open/x", "auto", options()).open()
         assert server.all("Authorization")[0] == "Bearer t0ken-of-the-tests"
     assert "t0ken-of-the-tests" not in "".join(thief.heard)
+
+
+@pytest.mark.parametrize("variable", ["AZURE_STORAGE_TOKEN", "AZURE_STORAGE_ACCOUNT_KEY", "GOOGLE_BEARER_TOKEN"])
+async def test_a_redirect_of_the_question_for_checksums_is_not_followed(thief, monkeypatch, variable):
+    secret = base64.b64encode(b"t0ken-of-the-tests").decode()
+    monkeypatch.setenv(variable, secret)
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", ACCOUNT)
+    scheme = "gs" if variable.startswith("GOOGLE") else "az"
+    heard = []
+
+    def serve(request):
+        heard.append(request)
+        found = answer("200 OK", CONTENT, ETag='"1"', Last_Modified=DATE)
+        return found if len(heard) == 1 else redirect(f"{thief.url}/x")
+
+    async with web_server(serve) as server:
+        monkeypatch.setenv(CLOUDS[scheme].endpoint, server.url)
+        source = open_source(f"{scheme}://open/x", "auto", options())
+        assert (await source.open()).checksums == ()
+        await source.close()
+    assert len(heard) >= 2
+    assert not thief.heard
 
 
 @pytest.mark.parametrize("name", ["AZURE_STORAGE_SAS_KEY", "AZURE_STORAGE_SAS_TOKEN"])
@@ -139,7 +200,9 @@ CLIENT = {"AZURE_CLIENT_ID": "me", "AZURE_TENANT_ID": "us", "AZURE_CLIENT_SECRET
 
 
 @pytest.mark.parametrize("lie", LIES)
-async def test_a_server_that_lies_about_a_range(monkeypatch, lie):
+async def test_a_server_that_lies_about_a_range(scheme, monkeypatch, lie):
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", ACCOUNT)
+
     def serve(heard):
         said = 'ETag: "1"\r\n' if "ETag" not in lie else ""
         if heard.startswith("HEAD"):
@@ -149,8 +212,8 @@ async def test_a_server_that_lies_about_a_range(monkeypatch, lie):
         return f"HTTP/1.1 {head}\r\n{said}Last-Modified: {DATE}\r\n\r\n".encode() + bytes(100)
 
     async with web_server(serve) as server:
-        monkeypatch.setenv("GOOGLE_BASE_URL", server.url)
-        async with opened(open_source("gs://open/x", "auto", options())) as source:
+        monkeypatch.setenv(CLOUDS[scheme].endpoint, server.url)
+        async with opened(open_source(f"{scheme}://open/x", "auto", options())) as source:
             with pytest.raises(LIES[lie]):
                 await source.fetch(Span(0, 100), lambda start, end, data: None)
 
@@ -221,7 +284,7 @@ async def test_a_slow_server_is_read_in_parts(monkeypatch):
         monkeypatch.setenv("GOOGLE_BASE_URL", server.url)
         async with opened(open_source("gs://open/x", "auto", options())) as source:
             assert await collect(source, 0, 100) == CONTENT[:100]
-        assert server.all("Range")[1:] == ["bytes=0-99", "bytes=40-99"]
+        assert list(filter(None, server.all("Range"))) == ["bytes=0-99", "bytes=40-99"]
 
 
 @pytest.mark.parametrize("missing", CLIENT)
@@ -263,3 +326,54 @@ def test_a_closed_container_needs_valid_credentials_which_are_not_shown(tmp_path
     assert done.returncode == 0, done.stderr
     assert ACCOUNT_KEY not in done.stdout + done.stderr
     assert (tmp_path / "x").read_bytes() == CONTENT
+
+
+def digest(algorithm, content):
+    hashing = hasher(algorithm)
+    hashing.update(content)
+    return hashing.hexdigest()
+
+
+@pytest.mark.parametrize("own", [False, True])
+async def test_checksums_are_those_of_the_content(cloud, scheme, monkeypatch, own):
+    for name, value in cloud.credentials.items() if own else ():
+        monkeypatch.setenv(name, value)
+    cloud.put(f"open/{KEY}", CONTENT)
+    async with opened(open_source(f"{scheme}://open/{KEY}", "auto", options())) as source:
+        stated = {each.algorithm: each.value for each in (await source.open()).checksums}
+    assert stated.pop("md5") == digest("md5", CONTENT)
+    assert stated == ({"crc32c": digest("crc32c", CONTENT)} if scheme == "gs" else {})
+
+
+def test_a_download_is_compared_with_the_stated_checksum(cloud, scheme, tmp_path):
+    cloud.put("open/x", CONTENT)
+    done = coget([f"{scheme}://open/x", "--json", "-o", "x"], tmp_path, COGET_HISTORY=str(tmp_path / "h"))
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["checksum"]["basis"] == "own word"
+
+
+WRONG = {
+    "gs": {"X_Goog_Hash": "crc32c=AAAAAA=="},
+    "az": {"Content_MD5": "1B2M2Y8AsgTpgAmY7PhCfg=="},
+}
+
+
+@pytest.mark.parametrize("same", [True, False])
+async def test_a_wrong_stated_checksum_is_not_accepted(scheme, tmp_path, same):
+    """A checksum of another version is only named: the bytes are of the version that was asked for first."""
+    heads = []
+
+    def serve(heard):
+        if not heard.startswith("HEAD"):
+            return ranges(CONTENT)(heard).replace(b"ETag", f"Last-Modified: {DATE}\r\nETag".encode(), 1)
+        heads.append(heard)
+        tag = '"1"' if same or len(heads) != 2 else '"2"'
+        return answer("200 OK", CONTENT, ETag=tag, Last_Modified=DATE, **WRONG[scheme])
+
+    async with web_server(serve) as server:
+        common = {CLOUDS[scheme].endpoint: server.url, "AZURE_STORAGE_ACCOUNT_NAME": ACCOUNT}
+        words = [f"{scheme}://open/x", "--json", "-o", "x"]
+        done = await asyncio.to_thread(coget, words, tmp_path, **common, COGET_HISTORY=str(tmp_path / "h"))
+    assert done.returncode == (4 if same else 0), done.stderr
+    assert (tmp_path / "x").exists() is not same
+    assert ("of another version" in done.stdout) is not same

@@ -60,7 +60,7 @@ class Azurite(Cloud):
         self._start(
             [command, *place, "--inMemoryPersistence", "--silent", "--skipApiVersionCheck", "--disableTelemetry"]
         )
-        self._send("/open", {"restype": "container"}, {"x-ms-blob-public-access": "blob"})
+        self._send("/open", {"restype": "container"}, {"x-ms-blob-public-access": "container"})
         self._send("/closed", {"restype": "container"}, {})
 
     @property

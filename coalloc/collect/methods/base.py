@@ -7,7 +7,7 @@ from random import Random
 from typing import ClassVar
 
 from coalloc.collect.methods.actions import Action, Cancel, CollectDone, Drop, Piece, Send
-from coalloc.collect.methods.events import Arrived, Event, Gone, HopFailed, Refused
+from coalloc.collect.methods.events import Arrived, Event, Gone, HopFailed, HopFault, Refused
 from coalloc.collect.methods.ledger import Ledger
 from coalloc.planner.network import Demand, Network
 
@@ -41,6 +41,8 @@ class Method(ABC):
             actions.extend(self._purge(ended[0]))
         elif isinstance(event, HopFailed):
             ended = [self.ledger.ended(event.hop)]
+            if event.fault is HopFault.FILE:
+                actions.extend(self._refused(ended[0]))
         elif isinstance(event, Gone):
             ended = self.ledger.gone(event.host)
         elif isinstance(event, Refused):
@@ -66,6 +68,15 @@ class Method(ABC):
         """Drop a piece at a relay after its next host has acknowledged it (Confluence, 3.4)."""
         still = self.ledger.sends(send.source, send.piece)
         if send.piece in self.ledger.staged[send.source] and not still:
+            drop = Drop(send.source, send.piece)
+            self.ledger.drop(drop)
+            yield drop
+
+    def _refused(self, send: Send) -> Iterator[Drop]:
+        """Exclude a host that refuses to send a file; if it is a relay, drop the piece, so that it is sent anew."""
+        if send.source in self.ledger.files[send.piece.file].holders:
+            self.ledger.refused(send.source, send.piece.file)
+        elif send.piece in self.ledger.staged[send.source] and not self.ledger.sends(send.source, send.piece):
             drop = Drop(send.source, send.piece)
             self.ledger.drop(drop)
             yield drop

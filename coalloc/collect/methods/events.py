@@ -1,8 +1,33 @@
 """The events of a collect job that a method receives. Times are seconds on any steady clock."""
 
+from enum import Enum, auto
 from typing import NamedTuple
 
-__all__ = ["Arrived", "CollectStarted", "CollectTick", "Event", "Gone", "HopFailed", "HopMoved", "LinkHeld", "Refused"]
+__all__ = [
+    "Arrived",
+    "CollectStarted",
+    "CollectTick",
+    "Event",
+    "Gone",
+    "HopFailed",
+    "HopFault",
+    "HopMoved",
+    "LinkHeld",
+    "Refused",
+]
+
+
+class HopFault(Enum):
+    """The cause of a hop's failure."""
+
+    LINK = auto()
+    """The link, or one of its hosts, for now."""
+    NO_LINK = auto()
+    """The link, for good: the two hosts cannot send to each other."""
+    SINK = auto()
+    """The sink, which takes no more pieces: it is full, or refuses to store them."""
+    FILE = auto()
+    """The source, which refuses to send any of the file, for good; if it is a relay, the piece."""
 
 
 class CollectStarted(NamedTuple):
@@ -39,15 +64,12 @@ class Arrived(NamedTuple):
 
 
 class HopFailed(NamedTuple):
-    """The failure of hop `hop`: its partial data are deleted. The hops behind it in the queue of its pair continue.
-
-    `full` means that the sink had no space.
-    """
+    """The failure of hop `hop`: its partial data are deleted. The hops behind it in the queue of its pair continue."""
 
     at: float
     hop: int
     reason: str
-    full: bool = False
+    fault: HopFault = HopFault.LINK
 
 
 class Gone(NamedTuple):
@@ -59,7 +81,7 @@ class Gone(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """The final refusal of a file by all hosts that hold it: it is not wanted any more. Its hops fail on their own."""
+    """The final refusal of a file by all its holders, or by the destination: its hops fail on their own."""
 
     at: float
     file: str

@@ -38,6 +38,7 @@ class Ledger:
         self._writing: Counter[tuple[str, Piece]] = Counter()
         self._occupied: Counter[str] = Counter()
         self._dead: set[str] = set()
+        self._refused: set[tuple[str, str]] = set()
 
     @property
     def done(self) -> bool:
@@ -58,7 +59,8 @@ class Ledger:
         file = self.files[piece.file]
         delivered = self._delivered.get((piece.file, host))
         there = delivered is not None and delivered.covers(piece.start, piece.end)
-        return host in file.holders or piece in self.staged[host] or there
+        sends = host in file.holders and (host, piece.file) not in self._refused
+        return sends or piece in self.staged[host] or there
 
     def send(self, send: Send) -> None:
         """Begin a hop.
@@ -130,8 +132,16 @@ class Ledger:
 
     def needs_nothing(self, send: Send) -> bool:
         """Return whether the sink is a destination that needs no more bytes of the file."""
-        key = send.piece.file, send.sink
+        return self.is_complete(send.piece.file, send.sink)
+
+    def is_complete(self, file: str, destination: str) -> bool:
+        """Return whether a destination needs no more bytes of a file."""
+        key = file, destination
         return key in self._delivered and key not in self._open
+
+    def refused(self, holder: str, file: str) -> None:
+        """Exclude a holder that refuses to send a file."""
+        self._refused.add((holder, file))
 
     def give_up(self, file: str) -> None:
         """Count a file as delivered, as it cannot be had."""

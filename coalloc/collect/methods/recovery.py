@@ -9,7 +9,7 @@ from collections import Counter, deque
 from collections.abc import Collection
 
 from coalloc.collect.methods.actions import Piece, Send
-from coalloc.collect.methods.events import Gone, HopFailed
+from coalloc.collect.methods.events import Gone, HopFailed, HopFault
 from coalloc.collect.methods.ledger import Ledger
 from coalloc.planner.network import Network
 
@@ -41,12 +41,16 @@ class Recovery:
         self._failures.pop((send.source, send.sink), None)
 
     def failed(self, send: Send, event: HopFailed) -> None:
-        """Record a failed hop; a full intermediate host is not used any more."""
+        """Record a failed hop; an intermediate host that takes no more is not used any more."""
+        if event.fault is HopFault.FILE and send.source in self._ledger.files[send.piece.file].holders:
+            return
         pair = (send.source, send.sink)
         self._reasons[pair] = event.reason
-        if event.full:
+        if event.fault is HopFault.SINK:
             self._full.add(send.sink)
-        if event.at >= self.rests_until(*pair):
+        if event.fault is HopFault.NO_LINK:
+            self._failures[pair] = len(PAUSES) + 1
+        elif event.at >= self.rests_until(*pair):
             self._failures[pair] += 1
             self._rests[pair] = event.at + PAUSES[min(self._failures[pair], len(PAUSES)) - 1]
 

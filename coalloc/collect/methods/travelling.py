@@ -141,7 +141,9 @@ class Travelling(Method):
         here, sink = trip.here, trip.path[trip.at + 1]
         there = self._began + self.ledger.files[trip.piece.file].available
         waits = max(there, self._recovery.rests_until(here, sink))
-        if not self.ledger.holds(here, trip.piece):
+        if self.ledger.is_complete(trip.piece.file, trip.to):
+            yield from self._reroute(trip, now, "the file was given up")
+        elif not self.ledger.holds(here, trip.piece):
             yield from self._reroute(trip, now, f"{here} does not have it any more")
         elif not self._recovery.usable(here, sink) or (sink != trip.to and not self._recovery.relays(sink)):
             yield from self._reroute(trip, now, self._recovery.trouble(here, sink))
@@ -165,9 +167,12 @@ class Travelling(Method):
 
     def _reroute(self, trip: Trip, now: float, reason: str) -> Iterator[Action]:
         self._left(trip)
-        left, path = trip.here, self._recovery.path(trip.piece, trip.to, trip.here)
+        complete = self.ledger.is_complete(trip.piece.file, trip.to)
+        left, path = trip.here, None if complete else self._recovery.path(trip.piece, trip.to, trip.here)
         if path:
             trip.path, trip.at = path, 0
+        elif complete:
+            self._finish(trip)
         else:
             self._missing = f"{trip.piece.file} cannot reach {trip.to}: {reason}"
             self._finish(trip)

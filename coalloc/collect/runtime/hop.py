@@ -42,6 +42,8 @@ class Hop:
         """Consecutive failures caused by this hop."""
         self.over = False
         self.error: Exception | None = None
+        self.at_fault = False
+        """Whether the hop failed on its own account: the hops of its pair that come after it may succeed."""
         self._flying = 0
         self.ended = asyncio.Event()
         """Set when the hop is over."""

@@ -202,7 +202,11 @@ class HopQueue:
         self._flying[task] = hop, start, end
 
     async def _copy(self, channel: Channel, hop: Hop, start: int, end: int) -> None:
-        await hop.prepare()
+        try:
+            await hop.prepare()
+        except SourceError as error:
+            error.blame_destination()
+            raise
 
         def received(start: int, end: int) -> None:
             self._moved += end - start
@@ -257,6 +261,7 @@ class HopQueue:
         hop.failures += 1
         self.error = error
         if error.permanent or isinstance(error, NoSpace) or hop.failures >= TRIES:
+            hop.at_fault = True
             hop.end(error)
 
     def _pace(self, copied: int) -> None:

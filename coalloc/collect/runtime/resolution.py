@@ -38,7 +38,7 @@ from coalloc.verify import expectation
 __all__ = ["CollectServers", "relays"]
 
 SCHEMES = ("ftp", "gsiftp")
-READ_ONLY = ("dav", "davs", "ftpes", "ftps", "http", "https", "s3")
+READ_ONLY = ("az", "dav", "davs", "ftpes", "ftps", "gs", "http", "https", "s3")
 """Schemes of servers that only send files."""
 
 

@@ -16,6 +16,7 @@ from coalloc.collect.methods.events import (
     Event,
     Gone,
     HopFailed,
+    HopFault,
     HopMoved,
     LinkHeld,
     Refused,
@@ -79,6 +80,8 @@ class CollectRunner:
         self._hops: dict[int, Hop] = {}
         self._reported_at: dict[int, float] = {}
         self._refused: set[tuple[str, str]] = set()
+        self._apart: dict[str, SourceError] = {}
+        """Why a host can never send to the destination, by host."""
         self._events: deque[Event] = deque()
         self._notifying = False
         self._waker: asyncio.TimerHandle | None = None
@@ -183,26 +186,29 @@ class CollectRunner:
                 self._delivered(send)
             self._notify(Arrived(now, number))
         else:
-            self._hop_failed(number, send, hop.error)
+            self._hop_failed(number, send, hop)
 
-    def _hop_failed(self, number: int, send: Send, error: Exception) -> None:
-        full = isinstance(error, NoSpace)
-        if send.sink == self._destination:
-            if full:
+    def _hop_failed(self, number: int, send: Send, hop: Hop) -> None:
+        error, fault = hop.error, _fault(hop)
+        if isinstance(error, SourceError) and fault is HopFault.FILE:
+            self._refused.add((send.source, send.piece.file))
+            if all((host, send.piece.file) in self._refused for host in self._coming[send.piece.file].item.paths):
+                self._give_up(send.piece.file, error)
+        elif isinstance(error, SourceError) and fault is HopFault.SINK and send.sink == self._destination:
+            if isinstance(error, NoSpace):
                 self.failed(error)
-            elif isinstance(error, SourceError) and error.permanent:
-                self._refuse(send, error)
-        self._notify(HopFailed(self._loop.time(), number, str(error), full))
+            else:
+                self._give_up(send.piece.file, error)
+        elif isinstance(error, SourceError) and fault is HopFault.NO_LINK and send.sink == self._destination:
+            self._apart[send.source] = error
+        self._notify(HopFailed(self._loop.time(), number, str(error), fault))
 
-    def _refuse(self, send: Send, error: SourceError) -> None:
-        """Record that a host permanently refuses a file; if all holders do, go on without it."""
-        item = self._coming[send.piece.file].item
-        self._refused.add((send.source, item.name))
-        coming = self._coming[item.name]
-        if not coming.refused and all((host, item.name) in self._refused for host in item.paths):
-            coming.refused = True
-            self.errors[item.name] = TransferRefused(f"cannot fetch {item.name}: {error.message}", error.remedy)
-            self._notify(Refused(self._loop.time(), item.name))
+    def _give_up(self, name: str, error: SourceError) -> None:
+        """Go on without a file that all its holders, or the destination, permanently refuse."""
+        if not self._coming[name].refused:
+            self._coming[name].refused = True
+            self.errors[name] = TransferRefused(f"cannot fetch {name}: {error.message}", error.remedy)
+            self._notify(Refused(self._loop.time(), name))
 
     def _delivered(self, send: Send) -> None:
         """Record a piece at the destination; finish its file if it was the last piece, unless the job is over."""
@@ -243,7 +249,15 @@ class CollectRunner:
             case CollectDone():
                 self._end(None)
             case CollectGiveUp():
-                self._end(TransferFailed(f"cannot collect all files: {action.reason}", "run the same command again"))
+                self._end(self._gave_up(f"cannot collect all files: {action.reason}"))
+
+    def _gave_up(self, message: str) -> TransferFailed:
+        """Return the error of a method that gave up; it lasts if no holder of a missing file can ever send it."""
+        missing = [each.item for each in self._coming.values() if not (each.whole or each.refused)]
+        lasting = [host in self._apart or (host, item.name) in self._refused for item in missing for host in item.paths]
+        if self._apart and all(lasting):
+            return TransferRefused(message, next(iter(self._apart.values())).remedy)
+        return TransferFailed(message, "run the same command again")
 
     def _tick(self) -> None:
         self._notify(CollectTick(self._loop.time()))
@@ -267,3 +281,15 @@ class CollectRunner:
             self._hops[number] = hop
             if send.sink == self._destination:
                 coming.hops[number] = hop
+
+
+def _fault(hop: Hop) -> HopFault:
+    """Return the cause of a hop's failure, by the facts that its error states."""
+    error = hop.error
+    if isinstance(error, NoSpace):
+        return HopFault.SINK
+    if not (isinstance(error, SourceError) and error.permanent):
+        return HopFault.LINK
+    if not hop.at_fault:
+        return HopFault.NO_LINK
+    return HopFault.SINK if error.at_destination else HopFault.FILE

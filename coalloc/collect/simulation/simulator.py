@@ -8,7 +8,16 @@ from typing import Literal, NamedTuple
 
 from coalloc.collect.methods.actions import Action, Cancel, CollectDone, CollectGiveUp, CollectWake, Drop, Send
 from coalloc.collect.methods.base import Method
-from coalloc.collect.methods.events import Arrived, CollectStarted, CollectTick, Event, Gone, HopFailed, HopMoved
+from coalloc.collect.methods.events import (
+    Arrived,
+    CollectStarted,
+    CollectTick,
+    Event,
+    Gone,
+    HopFailed,
+    HopFault,
+    HopMoved,
+)
 from coalloc.collect.methods.ledger import IllegalActionError
 from coalloc.collect.simulation.carrier import Pair, SimulatedCarrier
 from coalloc.collect.simulation.fluid import Fluid
@@ -192,7 +201,7 @@ class _Simulation:
                 self._began[send.hop] = self._now
                 self._carrier.begin(pair, send.piece.size)
                 return
-            self._fail(queue.popleft(), f"{send.sink} is full", full=True)
+            self._fail(queue.popleft(), f"{send.sink} is full", HopFault.SINK)
         del self._queues[pair]
         self._carrier.end(pair)
 
@@ -235,9 +244,9 @@ class _Simulation:
         if (source, sink) in self._queues:
             self._fail(self._over((source, sink), "failed"), "the connection broke")
 
-    def _fail(self, send: Send, reason: str, full: bool = False) -> None:
+    def _fail(self, send: Send, reason: str, fault: HopFault = HopFault.LINK) -> None:
         self._pairs.pop(send.hop, None)
-        self._events.append(HopFailed(self._now, send.hop, reason, full))
+        self._events.append(HopFailed(self._now, send.hop, reason, fault))
 
     def _kill(self, host: str) -> None:
         for pair in [pair for pair in self._queues if host in pair]:

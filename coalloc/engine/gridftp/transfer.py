@@ -145,6 +145,8 @@ class RangeTransfer:
     def _stored(self, answer: Reply | SourceError) -> None:
         self._answers += 1
         if error := _trouble(answer, self._store[1]):
+            if error is not answer and error.permanent:  # a lost data connection may be the source's fault
+                error.blame_destination()
             self._broken(error)
         else:
             self._sink_done = True

@@ -148,11 +148,12 @@ class S3Lister(Lister):
         while True:
             await account.renew()
             page = await self._page(account, directory.key, token, shown)
-            names = [(_name(key, directory.key), size) for key, size in page.keys if key not in seen]
+            fresh = {key: size for key, size in page.keys if key not in seen}
+            names = [(_name(key, directory.key), size) for key, size in fresh.items()]
             fruitless = 0 if names else fruitless + 1
             if page.token and (page.token in tokens or fruitless > MOST_EMPTY):
                 raise Unsupported(f"{shown}: the listing does not end", "give the URLs of objects")
-            seen.update(key for key, _ in page.keys)
+            seen.update(fresh)
             yield [Entry(name, "file", size) for name, size in names if not _is_marker(name, size)]
             token = page.token
             if token is None:

@@ -171,9 +171,12 @@ class Stock:
         return piece
 
     def put(self, host: str, piece: Piece, to: str) -> None:
-        """Put back a piece that is not under way any more, and is still at `host`."""
-        if (host, piece) in self.staged or not piece.size:
+        """Put back a piece that is not under way any more: at `host` if it is still there, else at its origins."""
+        origins = self.origins(piece.file)
+        if (host, piece) in self.staged:
             self._wait(host, piece, to)
+        elif not piece.size:
+            self._wait(host if host in origins else origins[0] if origins else "", piece, to)
         else:
             self._home[piece.file, to].add(piece.start, piece.end)
             self._offer(piece.file, to)
@@ -186,6 +189,16 @@ class Stock:
     def left(self, host: str, piece: Piece) -> None:
         """Remove a piece that has been sent on, and is not staged any more."""
         self.staged.pop((host, piece), None)
+
+    def refused(self, host: str, name: str) -> None:
+        """Take no more of a file from a host that refuses to send it."""
+        for to in self._ledger.files[name].destinations:
+            if name in self._files[host, to]:
+                self._files[host, to].remove(name)
+            empty = Piece(name, 0, 0)
+            if empty in self._waiting[host, to] and (host, empty) not in self.staged:
+                self._waiting[host, to].remove(empty)
+                self.put(host, empty, to)
 
     def recall(self, lot: Lot, nbytes: int) -> Iterator[Piece]:
         """Unstage pieces of a lot, about `nbytes` in total, so that their origins send them again; yield each."""

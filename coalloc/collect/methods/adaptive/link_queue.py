@@ -71,10 +71,15 @@ class LinkQueue:
         if not self.hops:
             self._meter.rest()
 
-    def failed(self, now: float, reason: str, chance: Random) -> None:
-        """Record a failure and pause the queue, longer each time; simultaneous failures count once."""
+    def failed(self, now: float, reason: str, chance: Random, *, for_good: bool = False) -> None:
+        """Record a failure and pause the queue, longer each time; simultaneous failures count once.
+
+        :param for_good: whether the link can never work
+        """
         self.reason = reason
-        if now >= self.resumes_at:
+        if for_good:
+            self.failures = TRIES
+        elif now >= self.resumes_at:
             self.failures += 1
             self.resumes_at = now + pause_seconds(self.failures, None, chance)
 

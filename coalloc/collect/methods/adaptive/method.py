@@ -21,7 +21,17 @@ from coalloc.collect.methods.adaptive.estimates import PEERS, Estimates, overlay
 from coalloc.collect.methods.adaptive.link_queue import Pair
 from coalloc.collect.methods.adaptive.traffic import HopTraffic
 from coalloc.collect.methods.base import Method
-from coalloc.collect.methods.events import Arrived, CollectStarted, Event, Gone, HopFailed, HopMoved, LinkHeld, Refused
+from coalloc.collect.methods.events import (
+    Arrived,
+    CollectStarted,
+    Event,
+    Gone,
+    HopFailed,
+    HopFault,
+    HopMoved,
+    LinkHeld,
+    Refused,
+)
 from coalloc.errors import UsageError
 from coalloc.planner.network import Demand, Network
 
@@ -70,6 +80,8 @@ class AdaptiveCollecting(Method):
         self._fixed, self._period = period, period or SHORTEST
         self._relayed = False
         self._gone: dict[str, str] = {}
+        self._refusals: dict[str, str] = {}
+        """The last reason why a host refused a file, by file."""
 
     def _decide(self, event: Event, ended: Sequence[Send]) -> Iterator[Action]:
         now, due = event.at, self._due
@@ -111,10 +123,16 @@ class AdaptiveCollecting(Method):
         if self.ledger.needs_nothing(send):  # the file was refused, which is no failure of the pair
             self._soon(event.at)
             return
-        if event.full and to != send.sink:
+        if send.piece not in self.ledger.staged[send.source]:
+            self._stock.left(send.source, send.piece)
+        if event.fault is HopFault.FILE and send.source in self.ledger.files[send.piece.file].holders:
+            self._refusals[send.piece.file] = event.reason
+            self._stock.refused(send.source, send.piece.file)
+        elif event.fault is HopFault.SINK and to != send.sink:
             self._dispatch.limit(send.sink, self.ledger.occupied(send.sink))
         else:
-            self._traffic.failed(event.at, (send.source, send.sink), event.reason)
+            for_good = event.fault is HopFault.NO_LINK
+            self._traffic.failed(event.at, (send.source, send.sink), event.reason, for_good=for_good)
         self._dispatch.returned(send, to)
         self._soon(event.at)
 
@@ -255,6 +273,8 @@ class AdaptiveCollecting(Method):
         dead = [host for host in (to, *holders) if host in self._gone]
         if to in dead or len(dead) == len(holders):
             return self._gone[dead[0]]
+        if name in self._refusals and not self._stock.origins(name):
+            return self._refusals[name]
         return self._traffic.trouble(holders, to)
 
     def _drop(self, pieces: Iterable[tuple[str, Piece]]) -> Iterator[Action]:

@@ -56,12 +56,15 @@ class HopTraffic:
         self.queues[send.source, send.sink].arrived(now, send.hop)
         return self.over(send)
 
-    def failed(self, now: float, pair: Pair, reason: str) -> None:
-        """Record a failure of a pair. Unless it is paused already, pause it and lower its estimated capacity."""
+    def failed(self, now: float, pair: Pair, reason: str, *, for_good: bool = False) -> None:
+        """Record a failure of a pair. Unless it is paused already, pause it and lower its estimated capacity.
+
+        :param for_good: whether the pair can never work
+        """
         queue = self.queues[pair]
         if now >= queue.resumes_at:
             self._estimates.measured(now, pair, 0.0, self._estimates.capacity(pair))
-        queue.failed(now, reason, self._chance)
+        queue.failed(now, reason, self._chance, for_good=for_good)
 
     def gone(self, host: str) -> None:
         """Remove a lost host and its queues; its hops must be over."""

@@ -1,12 +1,13 @@
 """A simulation for methods in which events come in any order, with its own record of all bytes."""
 
 from collections import deque
+from collections.abc import Collection
 from heapq import heappop, heappush
 from random import Random
 
 from coalloc.collect.methods.actions import Action, Cancel, CollectDone, CollectGiveUp, CollectWake, Drop, Send
 from coalloc.collect.methods.base import Method
-from coalloc.collect.methods.events import Arrived, CollectStarted, CollectTick, Event, Gone, HopFailed
+from coalloc.collect.methods.events import Arrived, CollectStarted, CollectTick, Event, Gone, HopFailed, HopFault
 from coalloc.collect.methods.ledger import Ledger
 from coalloc.planner.network import Demand
 
@@ -21,6 +22,8 @@ class RandomSimulation:
     :param failures: how many hops fail
     :param chance: of each of them to fail until then
     :param deaths: when hosts die
+    :param refusing: hosts that refuse to send a file, or any piece of it that is staged there
+    :param apart: pairs of hosts that cannot send to each other, which the network does not know
     """
 
     def __init__(
@@ -31,6 +34,8 @@ class RandomSimulation:
         failures: int = 0,
         deaths: dict[str, float] | None = None,
         chance: float = 0.3,
+        refusing: Collection[tuple[str, str]] = (),
+        apart: Collection[tuple[str, str]] = (),
     ) -> None:
         self.method = method
         self.demand = demand
@@ -40,6 +45,9 @@ class RandomSimulation:
         self._random = Random(seed)
         self._failures = failures
         self._chance = chance
+        self._refusing = refusing
+        self._apart = apart
+        self.refused_at: dict[tuple[str, str], float] = {}
         self._queues: dict[tuple[str, str], deque[Send]] = {}
         self._events: list[tuple[float, int, Event]] = []
         self._wake: float | None = None
@@ -83,6 +91,8 @@ class RandomSimulation:
                 self.ledger.arrived(event.hop)
             else:
                 self.ledger.ended(event.hop)
+                if event.fault is HopFault.FILE:
+                    self.refused_at.setdefault((send.source, send.piece.file), event.at)
             self._leaves(event.at, send)
         elif isinstance(event, Gone):
             for send in self.ledger.gone(event.host):
@@ -124,9 +134,13 @@ class RandomSimulation:
 
     def _carry(self, now: float, send: Send) -> None:
         until = now + self._random.expovariate(1.0)
-        if self._failures and self._random.random() < self._chance:
+        if (send.source, send.sink) in self._apart:
+            self._at(until, HopFailed(until, send.hop, "they do not fit", HopFault.NO_LINK))
+        elif (send.source, send.piece.file) in self._refusing:
+            self._at(until, HopFailed(until, send.hop, "it is not sent", HopFault.FILE))
+        elif self._failures and self._random.random() < self._chance:
             self._failures -= 1
             full = self._random.random() < 0.3
-            self._at(until, HopFailed(until, send.hop, "the weather", full))
+            self._at(until, HopFailed(until, send.hop, "the weather", HopFault.SINK if full else HopFault.LINK))
         else:
             self._at(until, Arrived(until, send.hop))

@@ -8,7 +8,16 @@ import pytest
 
 from coalloc.collect.methods import AdaptiveCollecting
 from coalloc.collect.methods.actions import Cancel, CollectDone, CollectGiveUp, CollectWake, Drop, Piece, Send
-from coalloc.collect.methods.events import Arrived, CollectStarted, CollectTick, Gone, HopFailed, HopMoved, LinkHeld
+from coalloc.collect.methods.events import (
+    Arrived,
+    CollectStarted,
+    CollectTick,
+    Gone,
+    HopFailed,
+    HopFault,
+    HopMoved,
+    LinkHeld,
+)
 from coalloc.errors import UsageError
 from coalloc.planner import Demand, File, Host, Link, LinkKey, Network
 
@@ -224,7 +233,7 @@ def test_a_host_that_is_full_gets_no_more_than_it_had():
     for hop in list(method.ledger.running.values()):
         if hop.sink == "y":
             there = method.ledger.occupied("y") - hop.piece.size
-            method.handle(HopFailed(0.5, hop.hop, "disk full", full=True))
+            method.handle(HopFailed(0.5, hop.hop, "disk full", HopFault.SINK))
     assert method.ledger.occupied("y") <= there
     method.handle(CollectTick(20.0))
     assert method.ledger.occupied("y") <= there

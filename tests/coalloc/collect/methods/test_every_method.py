@@ -1,6 +1,8 @@
 """Every method delivers every byte, or reports missing bytes with the reason, after any failures."""
 
+from collections.abc import Container
 from dataclasses import replace
+from math import inf
 from typing import Any
 
 import pytest
@@ -43,6 +45,17 @@ def fates(draw: st.DrawFn, demand: Demand) -> dict[str, float]:
     return {name: draw(st.floats(0, 10)) for name in names if draw(st.booleans())}
 
 
+@st.composite
+def refusals(draw: st.DrawFn, demand: Demand, deaths: Container[str]) -> list[tuple[str, str]]:
+    """Draw hosts that refuse to send a file; one holder of each file survives and sends it."""
+    refusing = []
+    for file in demand.files:
+        sender = draw(st.sampled_from([holder for holder in file.holders if holder not in deaths]))
+        others = [host for host in (*file.holders, "h0", "h1") if host != sender]
+        refusing += [(host, file.name) for host in dict.fromkeys(others) if draw(st.booleans())]
+    return refusing
+
+
 @pytest.mark.sampled(3)
 @variants
 @settings(max_examples=effort(15, 60))
@@ -60,11 +73,13 @@ def test_every_byte_arrives(
     if twice:
         network, demand = wanted_twice(network, demand)
     deaths = {host: at for host, at in data.draw(fates(demand)).items() if host in network.hosts}
-    simulation = RandomSimulation(make(name, network, demand, seed=seed, **parameters), demand, seed, failures, deaths)
+    refusing = data.draw(refusals(demand, deaths))
+    method = make(name, network, demand, seed=seed, **parameters)
+    simulation = RandomSimulation(method, demand, seed, failures, deaths, refusing=refusing)
     assert simulation.run() == CollectDone()
     assert simulation.ledger.done
     assert simulation.ledger.duplicate_bytes == 0
-    if not failures and not deaths:
+    if not (failures or deaths or refusing):
         assert not any(simulation.ledger.staged.values())
 
 
@@ -85,6 +100,54 @@ def test_lost_file_is_reported_after_all_others_have_arrived(name: str, paramete
     assert isinstance(end, CollectGiveUp)
     assert "a cannot reach D" in end.reason
     assert simulation.ledger.missing("b", "D") == []
+
+
+@variants
+def test_a_holder_that_refuses_a_file_still_sends_the_others(name: str, parameters: dict[str, Any]):
+    files = [File(each, 40, ("A", "B"), ("D",)) for each in ("a", "b")]
+    demand = Demand((*files, File("empty", 0, ("A", "B"), ("D",)), File("c", 40, ("A",), ("D",))))
+    refusing = [("A", "a"), ("A", "empty")]
+    network = line(A_D=50, B_D=5, A_B=50)
+    simulation = RandomSimulation(make(name, network, demand, **parameters), demand, 1, refusing=refusing)
+    assert simulation.run() == CollectDone()
+    assert simulation.refused_at
+    for at, send in simulation.sends:
+        assert at <= simulation.refused_at.get((send.source, send.piece.file), inf)
+
+
+@variants
+def test_a_file_that_every_holder_refuses_is_reported_after_the_others(name: str, parameters: dict[str, Any]):
+    demand = Demand((File("a", 10, ("A", "B"), ("D",)), File("b", 50, ("B",), ("D",))))
+    refusing = [("A", "a"), ("B", "a")]
+    network = line(A_D=5, B_D=5)
+    simulation = RandomSimulation(make(name, network, demand, **parameters), demand, 1, refusing=refusing)
+    end = simulation.run()
+    assert isinstance(end, CollectGiveUp)
+    assert "a cannot reach D: it is not sent" in end.reason
+    assert simulation.ledger.missing("b", "D") == []
+
+
+@variants
+@pytest.mark.parametrize("refused", ["a", "ab"])
+def test_a_relay_that_refuses_pieces_is_avoided(name: str, parameters: dict[str, Any], refused: str):
+    demand = Demand((File("a", 40, ("A",), ("D",)), File("b", 40, ("A",), ("D",))))
+    network = line(A_D=1, A_B=50, B_D=50)
+    refusing = [("B", each) for each in refused]
+    simulation = RandomSimulation(make(name, network, demand, **parameters), demand, 1, refusing=refusing)
+    assert simulation.run() == CollectDone()
+
+
+@variants
+@pytest.mark.parametrize("others", [{}, {"A_B": 5, "B_D": 5}])
+def test_hosts_that_cannot_send_to_each_other_are_not_tried_again(
+    name: str, parameters: dict[str, Any], others: dict[str, float]
+):
+    demand = Demand((File("a", 10, ("A",), ("D",)),))
+    method = make(name, line(A_D=50, **others), demand, **parameters)
+    simulation = RandomSimulation(method, demand, 1, apart=[("A", "D")])
+    end = simulation.run()
+    assert end == CollectDone() if others else "they do not fit" in getattr(end, "reason", "")
+    assert not [at for at, send in simulation.sends if at > 15 and (send.source, send.sink) == ("A", "D")]
 
 
 @variants

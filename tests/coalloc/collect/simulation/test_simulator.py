@@ -8,7 +8,7 @@ import pytest
 from coalloc.collect.methods import AllAtOnce
 from coalloc.collect.methods.actions import Cancel, CollectGiveUp, CollectWake, Drop, Piece, Send
 from coalloc.collect.methods.base import Method
-from coalloc.collect.methods.events import Arrived, CollectStarted, CollectTick, Gone, HopFailed, HopMoved
+from coalloc.collect.methods.events import Arrived, CollectStarted, CollectTick, Gone, HopFailed, HopFault, HopMoved
 from coalloc.collect.methods.ledger import IllegalActionError
 from coalloc.collect.simulation import Break, Capacity, FluidStream, Kill, RateShare, Underlay, simulate
 from coalloc.planner import Demand, File, Host, Isp, Link, LinkKey, Network, Shared
@@ -176,7 +176,7 @@ def test_a_relay_may_be_full_and_a_pair_may_have_no_way():
         match event:
             case CollectStarted():
                 yield from (Send(1, "a", "b", X), Send(2, "a", "b", Piece("x", 0, 500)), Send(3, "b", "t", X))
-            case HopFailed(_, 1, _, True):
+            case HopFailed(_, 1, _, HopFault.SINK):
                 yield Drop("b", X)
 
     with pytest.raises(IllegalActionError, match="b does not hold"):
@@ -186,7 +186,7 @@ def test_a_relay_may_be_full_and_a_pair_may_have_no_way():
         match event:
             case CollectStarted():
                 yield from (Send(1, "a", "b", X), Send(2, "a", "b", Piece("x", 0, 500)))
-            case HopFailed(_, 1, _, True):
+            case HopFailed(_, 1, _, HopFault.SINK):
                 return
             case Arrived(_, 2):
                 yield Send(3, "b", "t", Piece("x", 0, 500))
