@@ -5,4 +5,6 @@ RUN pip install --no-cache-dir '/src[gsi,s3]' && rm -rf /src && useradd --system
     && install -d -o coget /data
 USER 900
 WORKDIR /data
+# The home directory may be missing, and would end with the container.
+ENV COGET_HISTORY=off
 ENTRYPOINT ["coget"]
