@@ -46,6 +46,8 @@ LEFT = {
     "apt-get install ./dist/": "needs root; tests/packaging/test_debian.py installs the package",
     "pip install ": "needs a package index",
     "pipx install ": "needs a package index",
+    "rucio": "needs Rucio; tests/broker/globus/test_rucio.py runs the commands of its page",
+    "sh add-collection.sh ": "needs Rucio; tests/broker/globus/test_rucio.py runs the commands of its page",
     "sudo ": "tests of the prompt are in tests/testbed/test_prompt.py",
     "uv tool install ": "needs a package index",
     "with Wan(": "tests/testbed/test_wan.py does this",
@@ -173,6 +175,7 @@ BEFORE = {
     "pipes": "player() { cat > /dev/null; }",
     "python": "mkdir data",
     "reports": "touch smtp-password; chmod 600 smtp-password; echo secret > smtp-password",
+    "rucio": "coget-broker upgrade",
     "s3": BUCKET,
 }
 """Commands that make what a page takes for granted."""

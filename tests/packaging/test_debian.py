@@ -49,8 +49,10 @@ def test_it_installs_and_fetches_in_a_fresh_debian(tmp_path):
     for name in ("man/man1/coget.1.gz", "bash-completion/completions/coget", "zsh/vendor-completions/_coget"):
         assert (root / "usr/share" / name).exists()
     stated = re.findall(r"[\w-]+", (root / "usr/share/doc/coget/copyright").read_text())
-    libraries = (each.metadata["Name"] for each in distributions(path=map(str, root.glob(LIBRARIES))))
-    assert {re.sub("[._]", "-", name.lower()) for name in libraries} - set(stated) == set()
+    found = (each.metadata["Name"] for each in distributions(path=map(str, root.glob(LIBRARIES))))
+    libraries = {re.sub("[._]", "-", name.lower()) for name in found}
+    assert libraries - set(stated) == set()
+    assert libraries & {"pip", "setuptools"} == set()
     with Nginx(tmp_path / "web", tmp_path / "run") as web:
         content = random_file(web.root / "x", 1_000_000)
         run("chroot", root, "coget", "get", "--quiet", "-o", "/tmp/x", web.url("x"))

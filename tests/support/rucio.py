@@ -39,6 +39,7 @@ permission = generic
 schema = generic
 lfn2pfn_algorithm_default = hash
 [conveyor]
+transfertool = globus
 globus_auth_app = coget
 [api]
 endpoints_add = traces
@@ -92,11 +93,12 @@ class RucioServer(LoopbackServer):
 
     @property
     def _environment(self) -> list[str]:
-        return [f"RUCIO_CONFIG={self.config}", f"RUCIO_HOME={self.run}", "PYTHONPATH="]
+        return [f"RUCIO_CONFIG={self.config}", f"RUCIO_HOME={self.run}", f"PYTHONPATH={self.run}"]
 
-    def python(self, code: str, *words: str) -> str:
-        """Run Python with Rucio's packages; return what it prints."""
-        command = ["env", *self._environment, str(PYTHON), "-c", code, *words]
+    def python(self, code: str, *words: str, **variables: str) -> str:
+        """Run Python with Rucio's packages and environment variables; return what it prints."""
+        added = [f"{name}={value}" for name, value in variables.items()]
+        command = ["env", *self._environment, *added, str(PYTHON), "-c", code, *words]
         done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False, cwd="/")
         assert done.returncode == 0, done.stderr
         return done.stdout
@@ -104,6 +106,15 @@ class RucioServer(LoopbackServer):
     def call(self, *calls: tuple[str, dict[str, Any]]) -> None:
         """Call methods of Rucio's client."""
         self.python(CLIENT, json.dumps(calls))
+
+    def shell(self, script: str, **variables: str) -> str:
+        """Run Rucio's programs, also its daemons, by a shell in the directory `run`; return what they print."""
+        environment = {"PATH": f"{PYTHON.parent}:/usr/bin:/bin"} | variables
+        command = ["env", "-i", *self._environment, *(f"{name}={value}" for name, value in environment.items())]
+        command += ["sh", "-ec", script]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False, cwd=self.run)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
 
     def add_storage(self, name: str, port: int, **attributes: str) -> None:
         """Add a storage element: a web server on loopback."""

@@ -14,7 +14,7 @@ from broker.factory import Factory
 from broker.handlers.oauth.documents import about, identity_set
 from broker.handlers.oauth.forms import authenticated, form
 from broker.handlers.routers import page_router
-from broker.models.oauth import Client, Grant
+from broker.models.oauth import ALL, Client, Grant
 from broker.services.auth.grants import IssuedTokens
 
 __all__ = ["router"]
@@ -31,6 +31,9 @@ async def token(request: Request, caller: Open, services: Services, home: Home) 
     kind = fields.get("grant_type")
     if kind is None:
         raise OAuthRefused("invalid_request", "grant_type is missing")
+    if kind == "refresh_token" and (client := await _service(request, fields, services)):
+        given = await services.grants.own(client, fields.get("scope") or ALL)
+        return _unstored(await _answer(given, client, services, home))
     client = await authenticated(request, fields, services)
     if kind == "authorization_code":
         words = (fields.get(name, "") for name in ("code", "redirect_uri", "code_verifier"))
@@ -42,6 +45,13 @@ async def token(request: Request, caller: Open, services: Services, home: Home) 
     else:
         raise OAuthRefused("unsupported_grant_type", f"{kind[:100]!a} is not a supported grant type")
     return _unstored(await _answer(given, client, services, home))
+
+
+async def _service(request: Request, fields: Mapping[str, str], services: Factory) -> Client | None:
+    """Return the service that sent its secret as its refresh token, and no other credential."""
+    if "Authorization" in request.headers or "client_secret" in fields:
+        return None
+    return await services.clients.service(fields.get("client_id", ""), fields.get("refresh_token", ""))
 
 
 @router.post("/v2/oauth2/token/revoke")

@@ -90,6 +90,18 @@ class Clients:
             raise OAuthRefused("invalid_client", "the client is unknown, or its secret is wrong", 401)
         return client
 
+    async def service(self, number: str, refresh_token: str) -> Client | None:
+        """Return the service whose secret was sent as a refresh token; None if it is no service's secret.
+
+        Programs that know only refresh tokens, such as Rucio, use a service in this way, without a login that ends.
+        """
+        async with self._database.read() as connection:
+            found = await Stored(connection).get(_canonical(number))
+        client, secret_hash = found or (None, None)
+        if client is None or client.role is None or secret_hash is None:
+            return None
+        return client if hmac.compare_digest(secret_hash, hashed(refresh_token)) else None
+
     async def made(self) -> list[Client]:
         """Return the clients that admins created, by name."""
         async with self._database.read() as connection:

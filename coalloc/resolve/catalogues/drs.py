@@ -79,12 +79,6 @@ class BundleAnswer(NamedTuple):
     entries: list[BundleEntry]
 
 
-def _entries(folder: str, bundle: Mapping[str, Any]) -> list[BundleEntry]:
-    return [
-        BundleEntry(folder + text(each.get("name")), each) for each in map(mapping, sequence(bundle.get("contents")))
-    ]
-
-
 def _id_in(entry: Mapping[str, Any], base: str) -> str:
     """Return the id in the first URI of an entry that is an object of the same server.
 
@@ -115,7 +109,7 @@ class _Service:
         An object that the server does not give is a file without a replica.
         """
         files: list[ReplicaSet] = []
-        level = _entries("", bundle)
+        level = self._entries("", bundle)
         for _ in range(DEEPEST):
             left, answers = iter(enumerate(level)), [BundleAnswer([], [])] * len(level)
 
@@ -136,7 +130,7 @@ class _Service:
         """Return what an entry of a bundle is: a file, or a bundle with entries."""
         path, number = entry.path, text(entry.stated.get("id")) or _id_in(entry.stated, self._base)
         if entry.stated.get("contents") or (not number and "contents" in entry.stated):
-            return BundleAnswer([], _entries(f"{path}/", entry.stated))
+            return BundleAnswer([], self._entries(f"{path}/", entry.stated))
         if not number:
             return BundleAnswer(
                 [self._reader.file(path, [], None, (), [("the bundle", "it names no object for it")])], []
@@ -144,12 +138,21 @@ class _Service:
         try:
             document, following = await self.object(number)
             if document.get("contents"):
-                return BundleAnswer([], _entries(f"{path}/", document))
+                return BundleAnswer([], self._entries(f"{path}/", document))
             return BundleAnswer([await self.file(document, number, path, following)], [])
         except (SourceError, NothingToFetchFrom) as error:
             return BundleAnswer(
                 [self._reader.file(path, [], None, (), [(f"object {number[:100]}", error.message)])], []
             )
+
+    def _entries(self, folder: str, bundle: Mapping[str, Any]) -> list[BundleEntry]:
+        """Return the entries of a bundle. :raises TooMuch: when their paths, which repeat the folder, are too long"""
+        entries = []
+        for each in map(mapping, sequence(bundle.get("contents"))):
+            name = text(each.get("name"))
+            self._reader.budget.spend(length=len(folder) + len(name))
+            entries.append(BundleEntry(folder + name, each))
+        return entries
 
     async def file(self, found: Mapping[str, Any], name: str, path: str, following: DocumentReader) -> ReplicaSet:
         """Return the file of an object with this id.

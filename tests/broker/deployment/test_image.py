@@ -1,4 +1,4 @@
-"""The container image's recipe: linted, and its content serves as promised. No image registry is used."""
+"""The recipes of container images: linted; the broker's content serves as promised. No image registry is used."""
 
 import json
 import re
@@ -30,9 +30,10 @@ def installed(tmp_path: Path) -> Path:
     return target
 
 
-def test_the_linter_finds_nothing():
+@pytest.mark.parametrize("name", ["Dockerfile", "client.Dockerfile"])
+def test_the_linter_finds_nothing(name):
     linter = Path(sys.executable).with_name("hadolint")
-    found = subprocess.run([linter, "--no-color", RECIPE], capture_output=True, text=True, check=False)
+    found = subprocess.run([linter, "--no-color", RECIPE.with_name(name)], capture_output=True, text=True, check=False)
     assert (found.returncode, found.stdout) == (0, "")
 
 

@@ -36,6 +36,36 @@ async def test_a_revoked_service_has_nothing_left(broker):
     assert (await robot.ask(grant_type="client_credentials")).json()["error"] == "invalid_client"
 
 
+async def test_a_service_may_send_its_secret_as_a_refresh_token(broker, program, native, ann):
+    client, secret = await broker.factory.clients.make("tests", "rucio", "transfer")
+
+    async def refresh(number, token, **fields):
+        form = {"grant_type": "refresh_token", "client_id": number, "refresh_token": token, **fields}
+        return await broker.with_headers({}).post("/v2/oauth2/token", data=form)
+
+    for _ in range(2):  # it is no token that is valid once
+        answer = (await refresh(client.id, secret)).json()
+        assert (answer["resource_server"], answer["other_tokens"]) == ("transfer.api.globus.org", [])
+        assert (await whoami(broker, answer["access_token"])).json()["role"] == "transfer"
+        assert "refresh_token" not in answer
+    wrong = [
+        (client.id, "wrong", {}),
+        (client.id, "", {}),
+        (client.id, secret, {"client_secret": "wrong"}),
+        (program.number, program.secret, {}),  # it has no role
+        (native.number, secret, {}),
+        ("unknown", secret, {}),
+    ]
+    for number, token, fields in wrong:
+        assert (await refresh(number, token, **fields)).status_code in (400, 401)
+    login = await program.login(ann)
+    own = login["transfer.api.globus.org"]["refresh_token"]
+    assert (await refresh(program.number, own)).status_code == 401, "a refresh token does not authenticate its client"
+    await broker.factory.clients.revoke("tests", client.id)
+    assert (await refresh(client.id, secret)).status_code == 401
+    assert (await whoami(broker, answer["access_token"])).status_code == 401
+
+
 async def test_clients_register_themselves_and_end_themselves(broker, program, ann):
     nobody = broker.with_headers({})
     body = {"client": {"template_id": "95fdeba8-fac2-42bd-a357-e068d82ff78e", "name": "Globus CLI"}}

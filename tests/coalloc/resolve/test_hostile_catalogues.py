@@ -145,6 +145,15 @@ async def test_answers_are_limited_in_all(answering, monkeypatch):
         await resolve(["drs://drs.example/1"], None, whole=True)
 
 
+async def test_a_long_name_of_a_bundle_is_not_repeated_without_end(answering, monkeypatch):
+    answering[1]["document"] = json.dumps(
+        {"contents": [{"name": "a" * 4000, "contents": [{"name": "b", "contents": [{"name": "c"}] * 30}]}]}
+    ).encode()
+    monkeypatch.setattr(documents.DocumentBudget.__init__, "__defaults__", (20, 100_000, 10**6))
+    with pytest.raises(TooMuch, match="about one name"):
+        await resolve(["drs://drs.example/1"], None, whole=True)
+
+
 async def test_two_files_of_one_name_are_refused(catalogue, home):
     catalogue(zenodo(catalogue.url, ("x.nc", "/x", MD5), ("x.nc", "/bad", MD5)))
     with pytest.raises(UsageError, match="two files of the same name"):
