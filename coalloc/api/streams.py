@@ -13,7 +13,7 @@ from coalloc.download.in_order import InOrderDownload, InOrderSettings
 from coalloc.download.request import Request, named_files, ranked
 from coalloc.engine.first_answers import FirstAnswers
 from coalloc.errors import UsageError
-from coalloc.guarantees.streams import check_promise
+from coalloc.guarantees.checks import check_rate
 from coalloc.history.finishes import FinishHistory
 from coalloc.history.transfers import TransferHistory
 from coalloc.model.forecasts import FoundReplicas
@@ -56,7 +56,7 @@ async def stream(
     """
     _check(request)
     if rate:
-        check_promise(rate.rate, rate.share)
+        check_rate(rate.rate, rate.share)
     with closing(FirstAnswers()) as first:
         request = request.begun._replace(first=first)
         handed: asyncio.Queue[bytes | None] = asyncio.Queue()

@@ -35,7 +35,7 @@ from coalloc.engine.gridftp.address import parse
 from coalloc.engine.limits.rate import limited
 from coalloc.engine.limits.server_slots import Slots
 from coalloc.errors import CoallocError, UsageError
-from coalloc.guarantees.streams import check_promise
+from coalloc.guarantees.checks import check_rate
 from coalloc.history.links import MeasuredLink, Pairs
 from coalloc.history.transfers import TransferHistory
 from coalloc.history.values import PastTransfer
@@ -117,7 +117,7 @@ def _check_guarantees(wanted: CollectRequest) -> None:
     for each in wanted.guarantees:
         if not each.pattern:
             raise UsageError("a class of files has no pattern", "use a pattern of file names, such as *.h5")
-        check_promise(each.rate, each.share)
+        check_rate(each.rate, each.share)
 
 
 def _check_matches(classes: Sequence[GuaranteedClass], names: Sequence[str]) -> None:

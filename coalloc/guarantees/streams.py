@@ -3,27 +3,7 @@
 from math import ceil
 from typing import NamedTuple
 
-from coalloc.errors import UsageError
-
-__all__ = ["Stream", "check_promise"]
-
-HIGHEST = 2.0**63
-"""Bytes per second that no rate reaches."""
-LEAST_SHARE, MOST_SHARE = 0.5, 0.999
-
-
-def check_promise(rate: float, share: float) -> None:
-    """Check a rate that a user asks for, in bytes per second, and the share of the seconds in which to have it.
-
-    :raises UsageError: if one of them is not a number within its limits
-    """
-    if not 1 <= rate < HIGHEST:
-        raise UsageError(f"{rate} bytes per second cannot be promised", "use a rate of at least 1, such as '5 MB/s'")
-    if not LEAST_SHARE <= share <= MOST_SHARE:
-        raise UsageError(
-            f"{100 * share:g} % of the seconds cannot be promised",
-            f"use a share from {100 * LEAST_SHARE:g} to {100 * MOST_SHARE:g} %",
-        )
+__all__ = ["Stream"]
 
 
 class Stream(NamedTuple):
