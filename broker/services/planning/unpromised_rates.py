@@ -20,7 +20,7 @@ log = structlog.get_logger("broker.worker")
 
 
 class UnpromisedRates:
-    """What the links of a task have left beside promises to others."""
+    """The rates of links that promises to others leave."""
 
     def __init__(self, database: Database, guarantees: Guarantees) -> None:
         self._database = database

@@ -68,7 +68,7 @@ async def test_a_task_leaves_the_rate_that_another_user_was_promised(world, to):
 
 
 async def test_a_task_is_free_again_when_the_promise_is_over(world, monkeypatch):
-    """At the rate that the promise leaves, it would take longer than a test waits."""
+    """Copy more than the promise leaves in the longest time that a test waits."""
     monkeypatch.setattr(rate_limits, "LOOK", 0.1)
     files = write(world.source.root, {"a": 400_000, "b": 40_000_000})
     number = await promised(world)
