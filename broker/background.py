@@ -26,6 +26,7 @@ def worker_of(factory: Factory) -> Worker:
         factory.replicas,
         factory.catalogue,
         factory.bad_replica_reports,
+        factory.unpromised,
         settings.copy_unverified,
         via,
     )

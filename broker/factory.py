@@ -38,6 +38,7 @@ from broker.services.planning.flows import Flows
 from broker.services.planning.guarantees import Guarantees
 from broker.services.planning.plans import Plans
 from broker.services.planning.task_deadlines import TaskDeadlines
+from broker.services.planning.unpromised_rates import UnpromisedRates
 from broker.services.tasks.notices import Notices
 from broker.services.tasks.submissions import Submissions
 from broker.services.tasks.tasks import Tasks
@@ -103,6 +104,7 @@ class Factory(NamedTuple):
     plans: Plans
     flows: Flows
     guarantees: Guarantees
+    unpromised: UnpromisedRates
     collections: Collections
     bookmarks: Bookmarks
     pause_rules: PauseRules
@@ -159,6 +161,7 @@ class Factory(NamedTuple):
             Plans(replicas),
             Flows(places, forecasting, working),
             guarantees,
+            UnpromisedRates(database, guarantees),
             *_tasks(settings, database, places, guarantees, new_work),
             Probes(database, places, settings.probing),
             Archive(settings, database, places, forecasting, Pace()),

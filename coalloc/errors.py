@@ -264,14 +264,14 @@ class DeadlineMissed(DeadlineRefused):
 
 
 class RateRefused(CoallocError):
-    """A rate for a reader that will probably not be kept."""
+    """A rate for a reader, or for files, that will probably not be kept."""
 
     status = 9
     code = "rate"
 
 
 class RateMissed(RateRefused):
-    """A file that was read completely, but in too many seconds slower than promised."""
+    """Files that came completely, but in too many seconds slower than promised."""
 
 
 class SourceError(CoallocError):

@@ -24,6 +24,7 @@ try:
     from broker.models.callers import ROLES, NewToken, Role, TokenRecord
     from coalloc.errors import CoallocError
     from coalloc.safe_text import redact
+    from coalloc.util.finite_range import FiniteRange
     from coalloc.util.streams import guard, say
 except ModuleNotFoundError as missing:  # coget was installed without its broker
     sys.exit(f"coget-broker: {missing.name} is not installed\n  run: pip install 'coget[broker]'")
@@ -77,7 +78,7 @@ def broker() -> None:
 )
 @click.option(
     "--keep-days",
-    type=click.FloatRange(0, min_open=True),
+    type=FiniteRange(0, min_open=True),
     metavar="DAYS",
     help="Age after which transfers are deleted; PostgreSQL deletes whole months.  [default: never]",
 )
@@ -206,9 +207,7 @@ def token() -> None:
 @click.option(
     "--site", default="", metavar="NAME", help="Default destination site of the transfers that this subject reports."
 )
-@click.option(
-    "--days", type=click.FloatRange(0, min_open=True), metavar="N", help="Lifetime in days.  [default: unlimited]"
-)
+@click.option("--days", type=FiniteRange(0, min_open=True), metavar="N", help="Lifetime in days.  [default: unlimited]")
 def create(database: str, subject: str, role: str, site: str, days: float | None) -> None:
     """Print a new token for SUBJECT. It is shown only once.
 

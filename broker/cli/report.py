@@ -11,6 +11,7 @@ import click
 
 from broker.cli.shared import config_option, database_option, with_services
 from broker.errors import BrokerError, Invalid
+from coalloc.util.finite_range import FiniteRange
 
 if TYPE_CHECKING:
     from broker.reports.document import Report
@@ -50,7 +51,7 @@ def _pair(text: str) -> tuple[str, str]:
 @click.option("--until", type=_moment, metavar="DAY", help="End date.  [default: now]")
 @click.option(
     "--days",
-    type=click.FloatRange(0, min_open=True),
+    type=FiniteRange(0, min_open=True),
     metavar="N",
     help="Length of the period before --until, in days; excludes --since.",
 )

@@ -17,6 +17,8 @@ OF = guarantees.c
 LATE = case((and_(OF.expires_at.is_not(None), OF.expires_at < OF.deadline), "expired"), else_="broken")
 """The outcome of a promise of a client whose end was not reported in time."""
 
+SHARES = select(OF.id, OF.sink, OF.server, OF.deadline, OF.task_id, *guarantee_shares.c).join(guarantee_shares)
+
 
 class GuaranteeStore:
     """Promises in the database."""
@@ -46,12 +48,14 @@ class GuaranteeStore:
 
     async def promised(self, sources: Collection[str], sink: str) -> list[PromisedLink]:
         """Return the open shares of all links from these sources, and of all links to this sink."""
-        shared = select(OF.id, OF.sink, OF.server, OF.deadline, *guarantee_shares.c).join(guarantee_shares)
         ours = or_(guarantee_shares.c.source.in_(sorted(sources)), OF.sink == sink)
-        return [
-            PromisedLink(row.id, row.source, row.sink, row.server, PromisedShare(row.rate, row.since, row.deadline))
-            for row in await self._connection.execute(shared.where(OPEN, ours))
-        ]
+        return [_link(row) for row in await self._connection.execute(SHARES.where(OPEN, ours))]
+
+    async def running(self, now: float) -> list[tuple[str | None, PromisedLink]]:
+        """Return the shares of all links that are in force now, each with the task that it is promised to, if any."""
+        alive = (OF.deadline > now, or_(OF.expires_at.is_(None), OF.expires_at > now), guarantee_shares.c.since <= now)
+        rows = await self._connection.execute(SHARES.where(OPEN, *alive))
+        return [(row.task_id, _link(row)) for row in rows]
 
     async def count(self, owner: str) -> int:
         """Return the number of open promises of a user."""
@@ -155,6 +159,10 @@ class GuaranteeStore:
         """Close an open promise, whose shares are free from now on."""
         mine = update(guarantees).where(OPEN, OF.id == number)
         await self._connection.execute(mine.values(outcome=outcome, ended_at=now))
+
+
+def _link(row: Row[Any]) -> PromisedLink:
+    return PromisedLink(row.id, row.source, row.sink, row.server, PromisedShare(row.rate, row.since, row.deadline))
 
 
 def _outcome_of_task() -> ColumnElement[str]:

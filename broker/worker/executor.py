@@ -19,6 +19,7 @@ from broker.services.catalogue.datasets import Catalogue
 from broker.services.catalogue.replicas import ReadableReplicas, Replicas
 from broker.services.collections.trees import CatalogueTree, GridFTPTree, LocalTree, Tree, Trees
 from broker.services.network.places import Places
+from broker.services.planning.unpromised_rates import UnpromisedRates
 from broker.storage.collections import CollectionStore
 from broker.storage.database import Database
 from broker.storage.tasks import TaskStore
@@ -36,7 +37,7 @@ from broker.worker.copy_routes import CopyRoutes
 from broker.worker.copy_sessions import Routes
 from broker.worker.owner_rights import DENIED, OwnerRights
 from broker.worker.policy.faults import at_source, failed
-from broker.worker.rate_limits import RateLimits, RateReservations
+from broker.worker.rate_limits import LinkTurns, RateLimits, RateReservations
 from broker.worker.recorder import Recorder
 from coalloc.api import DataRoutes
 from coalloc.errors import CoallocError, PermissionRefused, Unsupported
@@ -71,6 +72,7 @@ class Executor:
         replicas: Replicas,
         catalogue: Catalogue,
         reports: BadReplicaReports,
+        unpromised: UnpromisedRates,
         lenient: bool = False,
         via: DataRoutes | None = None,
     ) -> None:
@@ -81,6 +83,7 @@ class Executor:
         self._replicas = replicas
         self._catalogue = catalogue
         self._reports = reports
+        self._unpromised = unpromised
         self._routes = Routes(CopyRoutes(via))
         self._reservations = RateReservations(database)
 
@@ -165,8 +168,8 @@ class Executor:
             raise Unsupported(
                 "this broker does not encrypt data between servers", "submit the task without encrypt_data"
             )
-        limits = await self._limits(task)
         owner_and_site = (task.owner, await self._site(sink.collection))
+        limits = await self._limits(task, owner_and_site[1])
         findings = DatasetFindings(self._catalogue, self._reports, task.owner, task.role)
         if isinstance(source.tree, CatalogueTree) and isinstance(sink.tree, GridFTPTree):
             where = self._where(source.tree, sink.collection, task)
@@ -247,10 +250,12 @@ class Executor:
     async def _site(self, collection: Collection) -> str:
         return (await self._places.endpoint(collection.endpoint)).site if collection.endpoint else collection.site
 
-    async def _limits(self, task: LaneCandidate) -> RateLimits:
-        """Return the rate limits of a task."""
+    async def _limits(self, task: LaneCandidate, site: str) -> RateLimits:
+        """Return the rate limits of a task, whose destination is at a site."""
+        look = partial(self._unpromised.of, task, site, _caller(task))
+        turns = {source: LinkTurns(source, rate, look) for source, rate in (await look()).items()}
         async with self._database.read() as connection:
-            return RateLimits(self._reservations, await CollectionStore(connection).limited(), task.pair)
+            return RateLimits(self._reservations, await CollectionStore(connection).limited(), task.pair, turns)
 
     async def delete_partial_files(self, task: LaneCandidate, batch: Sequence[Work]) -> None:
         """Delete the partial data of copies that will not be completed."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from coalloc.broker_client.imports import read_log, remember, remember_globus, report_globus
     from coalloc.broker_client.submission import TaskFailed, TaskRequest, cancel, dry_run, submit, tasks, watch
     from coalloc.collect.runtime.server_name_equality import held
-    from coalloc.collect.values import CollectReport, CollectRequest, CollectView
+    from coalloc.collect.values import CollectReport, CollectRequest, CollectView, GuaranteedClass
     from coalloc.credentials import Credentials
     from coalloc.depot.data_routes import DataRoutes
     from coalloc.download.file_queries import ServerCheck, check_routes, check_servers
@@ -52,6 +52,7 @@ __all__ = [
     "Credentials",
     "DataRoutes",
     "Engine",
+    "GuaranteedClass",
     "Leads",
     "PlannedFile",
     "RangeReader",
@@ -138,7 +139,7 @@ MODULES = {
         "watch",
     ),
     "coalloc.collect.runtime.server_name_equality": ("held",),
-    "coalloc.collect.values": ("CollectRequest",),
+    "coalloc.collect.values": ("CollectRequest", "GuaranteedClass"),
     "coalloc.credentials": ("Credentials",),
     "coalloc.depot.data_routes": ("DataRoutes",),
     "coalloc.download.range_reader": ("RangeReader",),

@@ -12,6 +12,7 @@ from coalloc.download.preview import preview
 from coalloc.download.request import Request, dialers, named_files, several_files
 from coalloc.download.server_to_server import storage
 from coalloc.errors import UsageError
+from coalloc.guarantees.checks import check_deadline
 from coalloc.model.forecasts import Estimate, FoundReplicas
 from coalloc.model.plans import Plan, Strategy
 from coalloc.model.replicas import ReplicaSet, Stat
@@ -22,7 +23,12 @@ __all__ = ["datasets", "metalink", "plan", "planned", "register", "register_dire
 
 
 async def plan(request: Request) -> list[Plan]:
-    """Return the plan of each file's transfer; only ask the servers for sizes."""
+    """Return the plan of each file's transfer; only ask the servers for sizes.
+
+    :raises UsageError: if the request has a deadline that is no time, or with a probability out of its limits
+    """
+    if request.deadline:
+        check_deadline(request.deadline)
     made = request.dialers or dialers(request.own, request.via, request.broker)
     request = request._replace(dialers=made)
     files = await named_files(request, broker_of(request))

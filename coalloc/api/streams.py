@@ -13,6 +13,7 @@ from coalloc.download.in_order import InOrderDownload, InOrderSettings
 from coalloc.download.request import Request, named_files, ranked
 from coalloc.engine.first_answers import FirstAnswers
 from coalloc.errors import UsageError
+from coalloc.guarantees.checks import check_rate
 from coalloc.history.finishes import FinishHistory
 from coalloc.history.transfers import TransferHistory
 from coalloc.model.forecasts import FoundReplicas
@@ -47,12 +48,15 @@ async def stream(
     `watch` receives snapshots, which show how likely the promise is kept; their `warnings` name the rate, or the share
     of the seconds, that could be promised instead. After an error, `results` has the report so far.
 
-    :raises UsageError: if the request names several files, or options that need a file on the disk
+    :raises UsageError: if the request names several files, or options that need a file on the disk, or if the rate is
+        no number that can be promised
     :raises RateRefused: if the rate cannot be promised
     :raises VerificationError: at the end, if wrong bytes were yielded
     :raises CoallocError: if the transfer fails
     """
     _check(request)
+    if rate:
+        check_rate(rate.rate, rate.share)
     with closing(FirstAnswers()) as first:
         request = request.begun._replace(first=first)
         handed: asyncio.Queue[bytes | None] = asyncio.Queue()

@@ -11,16 +11,32 @@ from coalloc.cli import interrupts, options
 from coalloc.cli.failures import CommandFailed
 from coalloc.cli.fetch_options import limit_rate
 from coalloc.cli.progress import showing
-from coalloc.errors import CoallocError
+from coalloc.errors import CoallocError, RateMissed
 from coalloc.util.streams import say, say_json
 
 if TYPE_CHECKING:
-    from coalloc.collect.values import CollectReport
+    from coalloc.collect.values import CollectReport, GuaranteedClass
     from coalloc.display.collect_bars import CollectionBars
     from coalloc.display.collect_text import CollectionLines
     from coalloc.display.json import Document
 
 __all__ = ["collect"]
+
+
+def _classes(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> "tuple[GuaranteedClass, ...]":
+    """Parse classes of files with guaranteed rates; a callback of click."""
+    return tuple(_class(ctx, param, value) for value in values)
+
+
+def _class(ctx: click.Context, param: click.Parameter, value: str) -> "GuaranteedClass":
+    from coalloc.collect.values import GuaranteedClass
+
+    pattern, _, wanted = value.rpartition("=")
+    rate, at, percent = wanted.partition("@")
+    if not pattern:
+        raise click.BadParameter("write PATTERN=RATE@PERCENT, such as '*.h5=5 MB/s@95'", ctx, param)
+    share = options.SHARE.convert(percent.removesuffix("%"), param, ctx) if at else 95.0
+    return GuaranteedClass(pattern, options.rate(ctx, param, rate), share / 100)
 
 
 @click.command(short_help="Collect many files from many servers to one place.")
@@ -56,6 +72,15 @@ __all__ = ["collect"]
 @options.verbose
 @options.overwrite
 @limit_rate
+@click.option(
+    "--guarantee",
+    "guarantees",
+    multiple=True,
+    callback=_classes,
+    metavar="PATTERN=RATE[@PERCENT]",
+    help="Rate of the files whose names fit a pattern, such as '*.h5=5 MB/s@95', in 95 % of the seconds (default); "
+    "other files get what is left. May be repeated; the first fitting pattern counts.",
+)
 @click.option("--quiet", is_flag=True, help="Show errors only.")
 def collect(
     sources: tuple[str, ...],
@@ -68,6 +93,7 @@ def collect(
     delegate: tuple[str, ...],
     overwrite: bool,
     limit_rate: int | None,
+    guarantees: "tuple[GuaranteedClass, ...]",
     as_json: bool,
     quiet: bool,
 ) -> None:
@@ -91,6 +117,7 @@ def collect(
       coget collect ftp://a.example/x ftp://b.example/y --to . --via ftp://c.example/scratch
       coget collect ftp://a.example/run1/ --to ftp://c.example/run1 --via depot-a.example
       coget collect ftp://a.example/run1/ --to data/ --network net.yaml --method path-delay
+      coget collect ftp://a.example/run1/ --to data/ --guarantee '*.h5=25 MB/s@95'
       coget collect --json --quiet ftp://a.example/run1/ --to data/ > report.json
     """
     from coalloc import api
@@ -103,7 +130,17 @@ def collect(
 
         known = load(network)
     wanted = api.CollectRequest(
-        sources, to, relays, method, broker, frozenset(data_hosts), frozenset(delegate), overwrite, routes, limit_rate
+        sources,
+        to,
+        relays,
+        method,
+        broker,
+        frozenset(data_hosts),
+        frozenset(delegate),
+        overwrite,
+        routes,
+        limit_rate,
+        guarantees,
     )
     results: api.Results[CollectReport] = api.Results()
     try:
@@ -126,6 +163,15 @@ def collect(
         say_json(_document(report))
     elif not quiet:
         _print(report)
+    if missed := [pattern for pattern, each in report.guarantees.items() if not each.kept]:
+        raise _missed(missed)
+
+
+def _missed(patterns: list[str]) -> RateMissed:
+    return RateMissed(
+        f"all files were collected, but too late for the guaranteed rate of {', '.join(patterns)}",
+        "ask for a lower rate, or name more replicas of these files",
+    )
 
 
 def _say_loops(report: "CollectReport") -> None:

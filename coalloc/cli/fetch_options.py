@@ -5,6 +5,8 @@ from typing import Any, TypeVar
 
 import click
 
+from coalloc.util.finite_range import FiniteRange
+
 __all__ = ["fetch_options"]
 
 LONGEST = 3e6
@@ -27,7 +29,7 @@ def _rate(ctx: click.Context, param: click.Parameter, value: str | None) -> int 
     raise click.BadParameter("it is 0", ctx, param)
 
 
-SECONDS = click.FloatRange(min=0, max=LONGEST, min_open=True)
+SECONDS = FiniteRange(min=0, max=LONGEST, min_open=True)
 
 limit_rate = click.option(
     "--limit-rate",

@@ -12,12 +12,14 @@ import click
 
 from coalloc.errors import UsageError
 from coalloc.util import streams, trace
+from coalloc.util.finite_range import FiniteRange
 
 if TYPE_CHECKING:
     from coalloc.api import Request
     from coalloc.model.promises import Deadline
 
 __all__ = [
+    "SHARE",
     "as_json",
     "broker",
     "data_hosts",
@@ -60,6 +62,10 @@ def size(ctx: click.Context, param: click.Parameter, value: str) -> int:
         return units.size(value)
     except ValueError as error:
         raise click.BadParameter(str(error), ctx, param) from None
+
+
+SHARE = FiniteRange(50, 99.9)
+"""Percentages with which a promise may be wanted."""
 
 
 def rate(ctx: click.Context, param: click.Parameter, value: str) -> int:
@@ -227,7 +233,7 @@ def deadline(command: F) -> F:
     """Add the options for when a file is to be complete."""
     command = click.option(
         "--sure",
-        type=click.FloatRange(50, 99.9),
+        type=SHARE,
         metavar="PERCENT",
         help="Probability with which --by must hold, 50 to 99.9.  [default: 95]",
     )(command)

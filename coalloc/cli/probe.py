@@ -8,6 +8,7 @@ import click
 
 from coalloc.cli import interrupts, options
 from coalloc.errors import SinkError, TransferFailed, UsageError
+from coalloc.util.finite_range import FiniteRange
 from coalloc.util.streams import say, say_json
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ ALL = "all at once"
 )
 @click.option(
     "--seconds",
-    type=click.FloatRange(min=0.1, max=3600),
+    type=FiniteRange(min=0.1, max=3600),
     default=5.0,
     show_default=True,
     metavar="S",

@@ -28,7 +28,7 @@ __all__ = ["stream"]
 )
 @click.option(
     "--sure",
-    type=click.FloatRange(50, 99.9),
+    type=options.SHARE,
     default=95,
     show_default=True,
     metavar="PERCENT",

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from fnmatch import fnmatchcase
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,7 +17,8 @@ from coalloc.broker_client import Broker
 from coalloc.broker_client.outbox import send_results
 from coalloc.collect.decision import collected
 from coalloc.collect.expected_network import guessed, inward, is_known, labelled
-from coalloc.collect.methods import make
+from coalloc.collect.methods import Method, make
+from coalloc.collect.methods.guaranteed import Guaranteed
 from coalloc.collect.runtime.collection import LOOK, CollectJob, Field, MethodChoice
 from coalloc.collect.runtime.destination import Destination, ServerDestination
 from coalloc.collect.runtime.local_destination import LocalDestination
@@ -25,7 +27,7 @@ from coalloc.collect.runtime.resolution import CollectServers, relays
 from coalloc.collect.runtime.server import CollectServer
 from coalloc.collect.runtime.staging import StagingArea
 from coalloc.collect.runtime.staging_records import StagingRecords
-from coalloc.collect.values import HERE, CollectReport, CollectRequest, CollectView, PairView
+from coalloc.collect.values import HERE, CollectReport, CollectRequest, CollectView, GuaranteedClass, PairView
 from coalloc.config import access, own_policy
 from coalloc.credentials import Credentials
 from coalloc.engine.base import EngineOptions
@@ -33,6 +35,7 @@ from coalloc.engine.gridftp.address import parse
 from coalloc.engine.limits.rate import limited
 from coalloc.engine.limits.server_slots import Slots
 from coalloc.errors import CoallocError, UsageError
+from coalloc.guarantees.checks import check_rate
 from coalloc.history.links import MeasuredLink, Pairs
 from coalloc.history.transfers import TransferHistory
 from coalloc.history.values import PastTransfer
@@ -60,6 +63,7 @@ async def collect(
     results: Results[CollectReport],
 ) -> CollectReport:
     """Collect many files to one place; see `coalloc.api.collect`."""
+    _check_guarantees(wanted)
     given = labelled(network) if network else None
     servers = CollectServers(_options(wanted), outward="://" in wanted.to)
     for url in wanted.via:
@@ -69,6 +73,7 @@ async def collect(
     try:
         items = await servers.items(*await _named(wanted))
         await landing.prepare([item.name for item in items])
+        _check_matches(wanted.guarantees, [item.name for item in items])
         for url in given.urls.values() if given else ():
             servers.add(url, _folder(url))
         known = await _known(given, [*servers.by_label], landing.label, wanted.broker)
@@ -82,13 +87,46 @@ async def collect(
     field = _field(servers, landing)
 
     def choose(demand: Demand) -> MethodChoice:
-        method = make(wanted.method or default(), planned, demand, seed=getrandbits(32))
+        method = _method(wanted, planned, demand)
         plan = _plan(planned, demand) if is_known(known, demand) else None
         return MethodChoice(method, *plan) if plan else MethodChoice(method)
 
     began = time.time()
     collection = CollectJob(items, field, redact(wanted.to), choose, watch, getrandbits(32), servers.loops)
     return await _run(collection, results, began, wanted.broker, servers.options.admission is None)
+
+
+def _method(wanted: CollectRequest, network: Network, demand: Demand) -> Method:
+    if wanted.guarantees:
+        clock = time.time() - asyncio.get_running_loop().time()
+        return Guaranteed(network, demand, wanted.guarantees, clock, getrandbits(32))
+    return make(wanted.method or default(), network, demand, seed=getrandbits(32))
+
+
+def _check_guarantees(wanted: CollectRequest) -> None:
+    """Check the classes of a request. :raises UsageError: when one is not valid, or with options that exclude them"""
+    if not wanted.guarantees:
+        return
+    if "://" in wanted.to:
+        raise UsageError("a rate is guaranteed only to this machine, but --to is at a server", "use a local directory")
+    if wanted.method or wanted.via or wanted.routes:
+        raise UsageError("files with a guaranteed rate come directly", "leave --method and --via out")
+    patterns = [each.pattern for each in wanted.guarantees]
+    if len(set(patterns)) < len(patterns):
+        raise UsageError("two classes of files have the same pattern", "use different patterns")
+    for each in wanted.guarantees:
+        if not each.pattern:
+            raise UsageError("a class of files has no pattern", "use a pattern of file names, such as *.h5")
+        check_rate(each.rate, each.share)
+
+
+def _check_matches(classes: Sequence[GuaranteedClass], names: Sequence[str]) -> None:
+    """Check that each class has files. :raises UsageError: when one has none"""
+    for each in classes:
+        if not any(fnmatchcase(name, each.pattern) for name in names):
+            raise UsageError(
+                f"no file fits the pattern {each.pattern!r}", f"choose a pattern of names such as {names[0]!r}"
+            )
 
 
 async def _show_waits(servers: CollectServers, name: str, watch: Callable[[CollectView], None]) -> None:
@@ -108,11 +146,17 @@ def _options(wanted: CollectRequest) -> EngineOptions:
         raise UsageError(
             "--limit-rate limits what comes to this machine, but --to is at a server", "leave --limit-rate out"
         )
+    admission = None if "://" in wanted.to else limited(wanted.limit_rate)
+    if admission and wanted.guarantees:
+        raise UsageError(
+            "--guarantee makes no sense with a limited rate, at which servers cannot be measured",
+            "leave out --limit-rate, or limit_rate in config.toml",
+        )
     options = EngineOptions(
         DirectDialer(own_policy()),
         data_hosts=wanted.data_hosts,
         delegate=wanted.delegate,
-        admission=None if "://" in wanted.to else limited(wanted.limit_rate),
+        admission=admission,
         credentials=Credentials(),
         slots=Slots.from_environment(),
     )

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 from coalloc.model.checksums import Checksum
+from coalloc.model.promises import RateReport
 
 __all__ = [
     "HERE",
@@ -16,6 +17,7 @@ __all__ = [
     "CollectView",
     "Collected",
     "CollectionPhase",
+    "GuaranteedClass",
     "LeftBehind",
     "PairReport",
     "PairView",
@@ -28,6 +30,18 @@ HERE = "here"
 """Name of this machine among hosts."""
 
 
+class GuaranteedClass(NamedTuple):
+    """The files whose names fit a pattern such as `*.h5`, in directories, too: they are to come at a rate.
+
+    `rate` is in bytes per second, for all of them together; `share` is the share of the seconds at whose end as many
+    bytes must have arrived as the rate asks for since the promise.
+    """
+
+    pattern: str
+    rate: float
+    share: float = 0.95
+
+
 class CollectRequest(NamedTuple):
     """A request for a collect job.
 
@@ -37,7 +51,8 @@ class CollectRequest(NamedTuple):
     relay, too. `delegate` are hosts that may get a limited proxy if they require one. `overwrite` lets files whose
     names come from a directory, a Metalink or a broker replace files with other content. `routes` are routes over
     depots for data between two servers, as for `api.data_routes`. `limit_rate` is the highest rate in bytes per second
-    of what comes to this machine; None for no limit other than that of config.toml.
+    of what comes to this machine; None for no limit other than that of config.toml. `guarantees` are classes of files
+    with guaranteed rates; a file belongs to the first one that fits, and all other files get what is left.
     """
 
     sources: tuple[str, ...]
@@ -50,6 +65,7 @@ class CollectRequest(NamedTuple):
     overwrite: bool = False
     routes: tuple[str, ...] = ()
     limit_rate: int | None = None
+    guarantees: tuple[GuaranteedClass, ...] = ()
 
 
 class Collected(NamedTuple):
@@ -115,7 +131,8 @@ class CollectReport(NamedTuple):
     `duplicate_bytes` arrived a second time, `mended_bytes` were wrong and were fetched again from their origins.
     `staged_bytes` were sent to relays, `peaks` are the largest number of bytes that each host staged at once. `gone`
     are the lost hosts, with the reason. `cleared` are paths that a killed job had left, and that this one has
-    removed. `loops` are the URLs of directories that were left out because their listings repeat.
+    removed. `loops` are the URLs of directories that were left out because their listings repeat. `guarantees` are the
+    promises to classes of files, by their patterns.
     """
 
     output: str
@@ -136,6 +153,7 @@ class CollectReport(NamedTuple):
     left: tuple[LeftBehind, ...] = ()
     cleared: tuple[str, ...] = ()
     loops: tuple[str, ...] = ()
+    guarantees: Mapping[str, RateReport] = {}
 
 
 class PairView(NamedTuple):
@@ -162,3 +180,4 @@ class CollectView(NamedTuple):
     files: int
     files_done: int
     pairs: tuple[PairView, ...] = ()
+    guarantees: Mapping[str, RateReport] = {}

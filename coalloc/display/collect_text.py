@@ -3,8 +3,10 @@
 from typing import TextIO
 
 from coalloc.collect.values import Collected, CollectReport, CollectView, PairView
+from coalloc.display import promises
 from coalloc.display.table import ReportPrinter, table
 from coalloc.display.text import TextLog
+from coalloc.model.promises import RateReport
 from coalloc.util import human
 
 __all__ = ["CollectionLines", "files", "headline", "pair", "print_collection"]
@@ -45,10 +47,24 @@ def pair(each: PairView) -> str:
 
 def _troubles(view: CollectView) -> list[tuple[object, str]]:
     return [
-        ((each.source, each.sink, each.error), f"{pair(each)}: {human.one_line(each.error)}")
-        for each in view.pairs
-        if each.error
+        *(
+            ((pattern, each.kept), f"{human.one_line(pattern)}: {text}")
+            for pattern, each in view.guarantees.items()
+            if (text := _state(each))
+        ),
+        *(
+            ((each.source, each.sink, each.error), f"{pair(each)}: {human.one_line(each.error)}")
+            for each in view.pairs
+            if each.error
+        ),
     ]
+
+
+def _state(report: RateReport) -> str | None:
+    """Return what was promised to a class, or that it is not kept; None before the promise."""
+    if not report.kept:
+        return promises.result(report)
+    return promises.outlook(report.first) if report.is_promised else None
 
 
 def print_collection(report: CollectReport, file: TextIO) -> None:
@@ -68,6 +84,9 @@ def print_collection(report: CollectReport, file: TextIO) -> None:
     ]
     if rows:
         out.print(table(("from -> to", ">bytes", ">pieces", ">rate"), rows))
+    for pattern, each in report.guarantees.items():
+        text = promises.result(each) if each.is_promised else promises.outlook(each.first)
+        out.print(human.one_line(f"{pattern}: {text}"))
     for text in troubles(report):
         out.print(human.one_line(text))
 

@@ -11,7 +11,7 @@ from coalloc.download.many import FileResult
 from coalloc.errors import CoallocError
 from coalloc.model.checksums import Checksum
 from coalloc.model.plans import Plan, PlannedShare
-from coalloc.model.promises import DeadlineReport, DeadlineView
+from coalloc.model.promises import DeadlineReport, DeadlineView, RateReport
 from coalloc.model.reports import Results, SourceReport, TransferReport
 from coalloc.safe_text import redact
 
@@ -51,6 +51,21 @@ def collection(report: CollectReport) -> Document:
         "left": [each._asdict() for each in report.left],
         "cleared": list(report.cleared),
         "loops": list(report.loops),
+        "guarantees": {pattern: _promised_rate(each) for pattern, each in report.guarantees.items()},
+    }
+
+
+def _promised_rate(report: RateReport) -> Document:
+    first = report.first
+    return {
+        "rate": first.wanted.rate,
+        "share": first.wanted.share,
+        "moment": first.moment,
+        "probability": first.chance,
+        "possible": first.possible,
+        "kept": report.kept if report.is_promised else None,
+        "seconds": report.seconds,
+        "missed": report.missed,
     }
 
 

@@ -178,8 +178,12 @@ class Request(NamedTuple):
     def begun(self) -> "Request":
         """The request with dialers, admission and credentials, made once for all connections.
 
-        :raises UsageError: for an invalid route, ticket or rate, or a deadline with a limited rate
+        :raises UsageError: for an invalid route, ticket, rate or deadline, or a deadline with a limited rate
         """
+        if self.deadline:
+            from coalloc.guarantees.checks import check_deadline  # imported here because few transfers have deadlines
+
+            check_deadline(self.deadline)
         admission = self.admission or limited(self.limit_rate)
         if admission and self.deadline:
             raise UsageError(

@@ -80,6 +80,11 @@ class RateReport(NamedTuple):
     missed: int = 0
 
     @property
+    def is_promised(self) -> bool:
+        """Return whether a class of files was promised its rate; if not, it was refused, or nothing is known yet."""
+        return self.first.chance is not None and self.first.possible is None
+
+    @property
     def kept(self) -> bool:
         """Return whether the reader got the rate in a sufficient share of the seconds."""
         return self.missed <= (1 - self.first.wanted.share) * self.seconds + 1e-9

@@ -286,12 +286,17 @@ def _source(name: str, known: Map) -> str:
                 "choose one listed by GET /broker/v1/endpoints, or give SCHEME://HOST[:PORT]",
             )
         return endpoints[name].endpoint.source
+    return server_address(name)
+
+
+def server_address(url: str) -> str:
+    """Return the stored form of the address of a URL's server. :raises Invalid: when it is malformed"""
     try:
-        parts = urlsplit(name)
+        parts = urlsplit(url)
         port, host = parts.port, parts.hostname
     except ValueError:
         port, host = None, None
     if not host or port == 0:
-        raise Invalid(f"{name} is not an address of a server", "write it as SCHEME://HOST[:PORT]")
+        raise Invalid(f"{url} is not an address of a server", "write it as SCHEME://HOST[:PORT]")
     host = f"[{host}]" if ":" in host else host
     return f"{parts.scheme}://{host}" + ("" if port in (None, PORTS.get(parts.scheme)) else f":{port}")

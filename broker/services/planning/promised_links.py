@@ -5,7 +5,7 @@ from math import inf
 from typing import NamedTuple
 
 from broker.models.guarantees import PromisedLink
-from coalloc.guarantees.deadline import PathRate
+from coalloc.guarantees.deadline import PathRate, finish
 from coalloc.guarantees.finish import FinishErrors
 from coalloc.guarantees.finish_admission import (
     AdmittedFinish,
@@ -17,9 +17,12 @@ from coalloc.guarantees.finish_admission import (
     view,
 )
 
-__all__ = ["KnownLinks", "Promising", "decide", "look", "scale_left"]
+__all__ = ["KnownLinks", "Promising", "decide", "look", "scale_left", "unpromised"]
 
 ERRORS = FinishErrors()
+SURE, LEAST = 0.95, 0.05
+"""Probability with which a link has the rate that transfers without a promise may use; and the part of its expected
+rate that these have in any case."""
 
 
 class KnownLinks(NamedTuple):
@@ -93,6 +96,23 @@ def look(wanted: Promising, ledger: Sequence[PromisedLink], now: float, number: 
     earlier = [each for each in ledger if each.guarantee < number]
     links = wanted.links
     return view(wanted.bytes, begin, wanted.by, wanted.sure, links.paths(earlier), links.destination(earlier), ERRORS)
+
+
+def unpromised(path: SharedPath, own: float) -> float | None:
+    """Return the rate that a transfer may use beside all that is promised to others; None if that limits nothing.
+
+    That is the rate that the link probably has in any case, less what is promised. A little is always left, so that
+    transfers without a promise do not stand still.
+
+    :param path: the link, with the shares of others that are in force now
+    :param own: the rate that is promised to the transfer itself, in bytes per second
+    """
+    busy = sum(share.rate for share in path.promised)
+    at_server = path.server.rate - sum(share.rate for share in path.server.promised)
+    if not busy and at_server == inf:
+        return None
+    sure = 1 / finish(1.0, [path.rate._replace(setup=0.0)]).within(SURE, ERRORS)
+    return max(own, LEAST * path.rate.rate, min(sure - busy, at_server))
 
 
 def scale_left(left: int, by: float, since: float, rate: float, now: float) -> float:

@@ -201,8 +201,9 @@ class Copying:
 
         on_bytes = arrived if size >= REPORTED else None
         ranges = received.gaps(0, size) if had else None
-        ends = (self._source.url(work.source), self._sink.url(work.destination)) if self._limits else ()
-        admission = self._limits.of(*ends)
+        admission = None
+        if self._limits:
+            admission = self._limits.of(self._source.url(work.source), self._sink.url(work.destination))
         if admission and size:
             for start, end in _pieces([(0, size)] if ranges is None else ranges, admission.piece):
                 await admission.wait(end - start)

@@ -2,7 +2,19 @@
 
 from typing import NamedTuple
 
-__all__ = ["Action", "Cancel", "CollectDone", "CollectGiveUp", "CollectWake", "Drop", "Piece", "Send"]
+from coalloc.model.promises import RateView
+
+__all__ = [
+    "Action",
+    "Cancel",
+    "CollectDone",
+    "CollectGiveUp",
+    "CollectRefuse",
+    "CollectWake",
+    "Drop",
+    "Piece",
+    "Send",
+]
 
 
 class Piece(NamedTuple):
@@ -60,4 +72,11 @@ class CollectGiveUp(NamedTuple):
     reason: str
 
 
-Action = Send | Cancel | Drop | CollectWake | CollectDone | CollectGiveUp
+class CollectRefuse(NamedTuple):
+    """The end of the collect job because a class of files cannot be promised its rate."""
+
+    pattern: str
+    view: RateView
+
+
+Action = Send | Cancel | Drop | CollectWake | CollectDone | CollectGiveUp | CollectRefuse

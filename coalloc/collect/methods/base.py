@@ -1,7 +1,7 @@
 """The interface of every method of collecting: it maps events to actions; a ledger prevents lost bytes."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from random import Random
 from typing import ClassVar
@@ -9,6 +9,7 @@ from typing import ClassVar
 from coalloc.collect.methods.actions import Action, Cancel, CollectDone, Drop, Piece, Send
 from coalloc.collect.methods.events import Arrived, Event, Gone, HopFailed, HopFault, Refused
 from coalloc.collect.methods.ledger import Ledger
+from coalloc.model.promises import RateReport
 from coalloc.planner.network import Demand, Network
 
 __all__ = ["Method"]
@@ -53,6 +54,10 @@ class Method(ABC):
             actions.append(action)
             self._note(action)
         return actions
+
+    def guarantees(self) -> Mapping[str, RateReport]:
+        """Return what classes of files were promised and how it was kept so far, by their patterns."""
+        return {}
 
     @abstractmethod
     def _decide(self, event: Event, ended: Sequence[Send]) -> Iterator[Action]:

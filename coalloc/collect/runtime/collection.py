@@ -250,6 +250,7 @@ class CollectJob:
             files=len(self._items),
             files_done=len(self._there) + collected,
             pairs=self._carrier.views() if self._carrier else (),
+            guarantees=self._choice.method.guarantees() if self._choice else {},
         )
 
     def _phase(self, left: int) -> CollectionPhase:
@@ -283,6 +284,7 @@ class CollectJob:
             left=tuple(self._left),
             cleared=tuple(self._cleared),
             loops=tuple(self._loops),
+            guarantees=method.guarantees() if method else {},
         )
 
     def _outcome(self, item: CollectItem) -> Collected:

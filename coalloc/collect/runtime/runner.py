@@ -8,7 +8,16 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
 
 from coalloc.collect.methods import Method
-from coalloc.collect.methods.actions import Action, Cancel, CollectDone, CollectGiveUp, CollectWake, Drop, Send
+from coalloc.collect.methods.actions import (
+    Action,
+    Cancel,
+    CollectDone,
+    CollectGiveUp,
+    CollectRefuse,
+    CollectWake,
+    Drop,
+    Send,
+)
 from coalloc.collect.methods.events import (
     Arrived,
     CollectStarted,
@@ -25,13 +34,17 @@ from coalloc.collect.runtime.carrier import Carrier, Listener
 from coalloc.collect.runtime.hop import Hop
 from coalloc.collect.runtime.item import CollectItem
 from coalloc.collect.values import Collected
-from coalloc.errors import NoSpace, SourceError, TransferFailed, TransferRefused
+from coalloc.errors import NoSpace, RateRefused, SourceError, TransferFailed, TransferRefused
+from coalloc.guarantees.admission import CONFIDENCE
+from coalloc.util import human
 from coalloc.util.intervals import Intervals
 
 __all__ = ["CollectRunner", "Finish"]
 
 Finish = Callable[[CollectItem, list[tuple[int, int]]], Coroutine[None, None, Collected]]
 """`await finish(item, pieces)`: verify a file whose bytes have all arrived, and give it its name."""
+DOWN = 0.99
+"""Part of a possible rate that is offered, as it is rounded when it is shown."""
 MOVED_SECONDS = 0.2
 """Minimum seconds between two `HopMoved` events of a hop."""
 
@@ -250,6 +263,8 @@ class CollectRunner:
                 self._end(None)
             case CollectGiveUp():
                 self._end(self._gave_up(f"cannot collect all files: {action.reason}"))
+            case CollectRefuse():
+                self._end(_refused(action))
 
     def _gave_up(self, message: str) -> TransferFailed:
         """Return the error of a method that gave up; it lasts if no holder of a missing file can ever send it."""
@@ -293,3 +308,15 @@ def _fault(hop: Hop) -> HopFault:
     if not hop.at_fault:
         return HopFault.NO_LINK
     return HopFault.SINK if error.at_destination else HopFault.FILE
+
+
+def _refused(refusal: CollectRefuse) -> RateRefused:
+    """Return the error for a class of files whose rate cannot be promised, with the rate that can."""
+    view, pattern = refusal.view, refusal.pattern
+    percent = f"{100 * view.wanted.share:g}"
+    offers = [f"use --guarantee '{pattern}={human.rate(DOWN * view.possible)}@{percent}'"] if view.possible else []
+    return RateRefused(
+        f"{pattern}: {human.rate(view.wanted.rate)} in {percent} % of the seconds would be kept with a probability of "
+        f"{human.probability(view.chance or 0.0)}, not {100 * CONFIDENCE:g} %",
+        ", or ".join([*offers, "name more replicas of these files, or leave the guarantee out"]),
+    )

@@ -6,7 +6,16 @@ from dataclasses import dataclass
 from math import inf
 from typing import Literal, NamedTuple
 
-from coalloc.collect.methods.actions import Action, Cancel, CollectDone, CollectGiveUp, CollectWake, Drop, Send
+from coalloc.collect.methods.actions import (
+    Action,
+    Cancel,
+    CollectDone,
+    CollectGiveUp,
+    CollectRefuse,
+    CollectWake,
+    Drop,
+    Send,
+)
 from coalloc.collect.methods.base import Method
 from coalloc.collect.methods.events import (
     Arrived,
@@ -166,6 +175,8 @@ class _Simulation:
                 self._outcome = "done"
             case CollectGiveUp():
                 self._outcome = action.reason
+            case CollectRefuse():
+                self._outcome = "refused"
 
     def _happen(self, happening: Happening) -> None:
         match happening:

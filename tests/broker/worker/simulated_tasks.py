@@ -213,7 +213,7 @@ def simulated(world: World, roots: dict[str, Path], trouble: Trouble, counts: bo
     """A worker of a world with these directories as collections."""
     factory = world.factory
     ends = {str(world.collections[name]): SimulatedServer(root, name, trouble, counts) for name, root in roots.items()}
-    services = (factory.places, factory.replicas, factory.catalogue, factory.bad_replica_reports)
+    services = (factory.places, factory.replicas, factory.catalogue, factory.bad_replica_reports, factory.unpromised)
     carrier = _Carrier(factory.database, _Trees(ends), *services)
     worker = Worker(factory.database, factory.transfers, factory.decisions, carrier, factory.settings.site)
     factory.new_work.subscribe(lambda site: worker.wake())

@@ -180,7 +180,7 @@ async def test_a_rate_limits_its_folder_under_every_name(world):
         limited = await kept.limited()
 
     def piece(url: str, *pair: str) -> int | None:
-        admission = RateLimits(RateReservations(world.factory.database), limited, pair).of(url)
+        admission = RateLimits(RateReservations(world.factory.database), limited, pair, {}).of(url)
         return admission and admission.piece
 
     assert [piece(world.source.url(path)) for path in ("d e/a", "d e/f/a", "d ee/a", "a")] == [10, 5, None, None]

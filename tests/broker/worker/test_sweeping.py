@@ -169,7 +169,7 @@ async def tried(world: World, destinations: list[str], to: str = "sink") -> list
 async def sweep(world: World) -> None:
     """Remove the partial data that are due, once."""
     factory = world.factory
-    services = (factory.places, factory.replicas, factory.catalogue, factory.bad_replica_reports)
+    services = (factory.places, factory.replicas, factory.catalogue, factory.bad_replica_reports, factory.unpromised)
     carrier = Executor(factory.database, factory.trees, *services)
     await sweeping.Sweeper(factory.database, carrier, {"", "here"}).sweep()
 

@@ -3,9 +3,9 @@
 import pytest
 
 from broker.models.guarantees import PromisedLink
-from broker.services.planning.promised_links import KnownLinks, Promising, decide, look, scale_left
+from broker.services.planning.promised_links import KnownLinks, Promising, decide, look, scale_left, unpromised
 from coalloc.guarantees.deadline import PathRate
-from coalloc.guarantees.finish_admission import AdmittedFinish, PromisedShare, RefusedFinish
+from coalloc.guarantees.finish_admission import AdmittedFinish, PromisedShare, RefusedFinish, SharedPath
 
 LINKS = KnownLinks("DESY", "", {"ftp://a": PathRate(1e6, 0.2)}, {})
 FULL = PromisedLink(1, "ftp://a", "DESY", "", PromisedShare(0.7e6, 0.0, 100.0))
@@ -44,3 +44,20 @@ def test_shares_shrink_when_a_transfer_is_ahead_and_never_grow():
     assert scale_left(50, 100.0, 50.0, 1.0, 0.0) == 1.0
     assert scale_left(50, 100.0, 0.0, 1.0, 100.0) == 1.0
     assert scale_left(50, 100.0, 0.0, 0.0, 0.0) == 1.0
+
+
+def test_others_may_use_what_a_link_probably_has_beside_the_promises():
+    link, server = PathRate(1e6, 0.2), "ftp://a"
+    assert unpromised(SharedPath(link), 0.0) is None
+    (path,) = LINKS.paths([FULL._replace(share=FULL.share._replace(rate=0.3e6))])
+    left = unpromised(path, 0.0)
+    assert left is not None
+    assert 0.2e6 < left < 0.7e6  # the link has less than 1 MB/s at times
+    (full,) = LINKS.paths([FULL, FULL])
+    assert unpromised(full, 0.0) == pytest.approx(0.05e6)  # a little is always left
+    assert unpromised(full, 0.4e6) == 0.4e6  # its own promise counts
+    elsewhere = [FULL._replace(sink="CERN")]
+    (limited,) = LINKS._replace(capacities={server: 0.9e6}).paths(elsewhere)
+    assert unpromised(limited, 0.0) == pytest.approx(0.2e6)  # what the server's interface has left
+    (other,) = LINKS.paths(elsewhere)
+    assert unpromised(other, 0.0) is None
