@@ -164,6 +164,7 @@ class Hedge(Forecaster):
             first.newest_age,
             _reason(len(known), alone is not None, first),
             first.forecaster,
+            first.new,
         )
 
 

@@ -9,10 +9,12 @@ from typing import Literal, NamedTuple
 
 from predictors.errors import BadObservationError
 
-__all__ = ["Direction", "Forecast", "Observation", "Outcome", "Query", "Rates", "query_of"]
+__all__ = ["Direction", "Forecast", "New", "Observation", "Outcome", "Query", "Rates", "query_of"]
 
 Direction = Literal["read", "write"]
 Outcome = Literal["ok", "slow", "failed", "corrupt"]
+New = Literal["", "link", "source", "sink", "source and sink"]
+"""What no earlier transfer used; empty if the link was used, or nothing is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,8 @@ class Forecast(NamedTuple):
 
     `rates` and `setup_seconds` are None if unknown. `observations` is the number of observations behind the rates,
     `newest_age` the seconds since the newest of them ended, `reason` one sentence for users. `leader` is the forecaster
-    with the largest weight, if several are combined.
+    with the largest weight, if several are combined. `new` is what was not used yet: then the rates are a guess from
+    other links.
     """
 
     forecaster: str
@@ -100,6 +103,7 @@ class Forecast(NamedTuple):
     newest_age: float | None
     reason: str
     leader: str = ""
+    new: New = ""
 
     def seconds(self, nbytes: int) -> float | None:
         """Return the expected duration for `nbytes`, set-up included; None if no rate is known."""

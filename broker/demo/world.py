@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 from broker.models.catalogue import CatalogueReplica, Dataset, Endpoint, Scheme, Site
 from broker.models.collections import NewCollection
-from broker.services.catalogue.ranking import kilometres
+from broker.services.network.places import kilometres
 
 __all__ = ["DAY", "PEOPLE", "PROBER", "WEEKS", "Bad", "DemoLink", "Story", "World", "world"]
 

@@ -11,6 +11,7 @@ from broker.models.depots import RouteTime
 from broker.models.history import Direction
 from broker.models.names import Did, FileClass, SinkName, SourceName, Whereto
 from coalloc.model.forecasts import Estimate
+from predictors.observation import New
 
 __all__ = [
     "Expected",
@@ -55,6 +56,7 @@ class Expected(Wire):
     - `seconds`: duration for the requested size, set-up included
     - `observations`: number of transfers that the forecast is based on
     - `newest_age`: seconds since the newest of these transfers ended
+    - `new`: what was not used yet (link, source, sink, or both); then the forecast is a guess from other links
     """
 
     source: str
@@ -68,6 +70,7 @@ class Expected(Wire):
     observations: int
     newest_age: float | None
     reason: str
+    new: New
     at: Moment
 
 

@@ -10,7 +10,6 @@ import pytest
 from predictors.bank import MEMBERS
 from predictors.evaluate import evaluate
 from predictors.evaluate import replay as evaluated
-from predictors.models.hierarchy import Hierarchy
 from predictors.models.kernel import Kernel
 from predictors.models.regression import FEATURES, Regression
 from predictors.observation import Observation, Query, query_of
@@ -75,37 +74,6 @@ def test_bounds_are_missed_as_often_as_they_should_be_where_many_are_under_way()
         level = 0.95 * level + chance.gauss(0, 0.15)
         log.append(took(10.0 * i, 1e6 * exp(level), size=300 * MB))
     assert evaluate(log, make("hedge", fast=True)).low.missed == pytest.approx(0.1, abs=0.03)
-
-
-def test_a_pair_never_seen_is_forecast_from_its_hosts():
-    chance, log = Random(4), []
-    for i in range(300):
-        source, sink = chance.choice(["fast", "slow"]), chance.choice(["x.org", "y.org", "z.org"])
-        if (source, sink) != ("fast", "x.org"):
-            rate = (100 if source == "fast" else 5) * MB * chance.lognormvariate(0, 0.1)
-            log.append(took(60.0 * i, rate, f"ftp://{source}.org", sink=sink))
-    forecaster = learned(Hierarchy(), log)
-    unseen = forecaster.forecast(Query("ftp://fast.org", 1e5, 100 * MB, sink="x.org"))
-    assert unseen.rates.p50 == pytest.approx(100 * MB, rel=0.3)
-    assert "there are no finer data" in unseen.reason
-    stranger = forecaster.forecast(Query("ftp://new.net", 1e5, 100 * MB, sink="new.net"))
-    assert 5 * MB < stranger.rates.p50 < 100 * MB
-    assert stranger.rates.p10 < 5 * MB * 1.5
-    assert stranger.rates.p90 > 100 * MB / 1.5
-
-
-def test_hierarchy_bounds_its_paths_and_keeps_its_coarse_levels():
-    bounded, whole = Hierarchy(most=100), Hierarchy()
-    for i in range(1000):
-        for forecaster in (bounded, whole):
-            forecaster.learn(took(60.0 * i, 10 * MB, f"ftp://h{i}.net{i}.org", sink="x.org"))
-    assert len(bounded._levels) == 100
-    newest, oldest, new = (
-        Query(f"ftp://{host}.org", 1e6, 100 * MB, sink="x.org") for host in ("h999.net999", "h0.net0", "n.n")
-    )
-    assert bounded.forecast(newest) == whole.forecast(newest)
-    assert bounded.forecast(new) == whole.forecast(new)
-    assert bounded.forecast(oldest).reason == bounded.forecast(new).reason != whole.forecast(oldest).reason
 
 
 def test_the_member_with_the_least_error_is_picked():

@@ -9,7 +9,7 @@ The ranking has several criteria; each decides between replicas that are equal b
 """
 
 from collections.abc import Sequence
-from math import asin, cos, inf, radians, sin, sqrt
+from math import inf
 from random import Random
 from typing import NamedTuple
 
@@ -17,9 +17,8 @@ from broker.config.settings import Strategy
 from broker.models.catalogue import Endpoint
 from predictors.observation import Forecast
 
-__all__ = ["ReplicaChoice", "kilometres", "rank", "rationale"]
+__all__ = ["ReplicaChoice", "rank", "rationale"]
 
-EARTH = 6371.0
 MB = 1e6
 
 
@@ -94,18 +93,3 @@ def rationale(choice: ReplicaChoice, tried: bool) -> str:
     if tried:
         reasons.append("first, to measure its unknown rate")
     return "; ".join(reasons)
-
-
-def kilometres(a: tuple[float, float] | None, b: tuple[float, float] | None) -> float | None:
-    """Return the distance between two coordinates in km, along a great circle (haversine); None if one is missing.
-
-    :param a: latitude and longitude in degrees, like `b`
-
-    >>> round(kilometres((46.23, 6.05), (41.84, -88.26)))
-    7084
-    """
-    if a is None or b is None:
-        return None
-    (north, east), (other_north, other_east) = (tuple(map(radians, point)) for point in (a, b))
-    chord = sin((other_north - north) / 2) ** 2 + cos(north) * cos(other_north) * sin((other_east - east) / 2) ** 2
-    return 2 * EARTH * asin(sqrt(min(1.0, chord)))

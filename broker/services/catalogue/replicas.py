@@ -19,9 +19,9 @@ from broker.models.names import split
 from broker.services.auth.permissions import NOBODY, Reach
 from broker.services.catalogue.enclosing import Readable, numeric
 from broker.services.catalogue.hosts import Hosts
-from broker.services.catalogue.ranking import ReplicaChoice, kilometres, rank, rationale
+from broker.services.catalogue.ranking import ReplicaChoice, rank, rationale
 from broker.services.forecasting.forecasts import Forecasting, quantiles
-from broker.services.network.places import Map, Places
+from broker.services.network.places import Map, Places, kilometres
 from broker.services.network.routes import route_times
 from broker.storage.catalogue import CatalogueStore, LocatedDataset
 from broker.storage.database import Database

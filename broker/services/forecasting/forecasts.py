@@ -22,7 +22,7 @@ from broker.services.forecasting.ceilings import Ceilings, bounded, capacities
 from broker.services.forecasting.compiling import load_compiler
 from broker.services.forecasting.horizon import Horizon
 from broker.services.forecasting.per_subject import MOST, SubjectForecasters
-from broker.services.network.places import Places
+from broker.services.network.places import Map, Places, kilometres
 from broker.storage.database import Database, retried
 from broker.storage.forecasts import ForecastStore, GivenForecast
 from broker.storage.history import LinkProgress, ObservationStore, StoredObservation
@@ -92,9 +92,11 @@ class Forecasting:
         self.compiled = available() if compiled is None else compiled
         self._cached: OrderedDict[Pair, LinkForecaster] = OrderedDict()
         self._making: dict[Pair, asyncio.Task[None]] = {}
-        self._everywhere = Hierarchy()
+        self._everywhere = Hierarchy(self._distance)
         self._ceilings = Ceilings()
+        self._map: Map | None = None
         self._capacities: Mapping[str, float] = {}
+        self._coordinates: Mapping[str, tuple[float, float]] = {}
         self._horizon = Horizon()
         self._seen_everywhere = 0
         self._ignored_subjects: frozenset[str] = frozenset()
@@ -158,6 +160,7 @@ class Forecasting:
             observations=forecast.observations,
             newest_age=forecast.newest_age,
             reason=forecast.reason,
+            new=forecast.new,
             at=now,
         )
 
@@ -210,7 +213,7 @@ class Forecasting:
 
     async def _open(self, links: set[Pair]) -> None:
         """Create the missing forecasters of some links; wait for them for at most `PATIENCE` seconds."""
-        self._capacities = capacities((await self._places.map()).by_id.values())
+        await self._look_at_map()
         for pair in links & self._cached.keys():
             self._cached[pair].last_requested = time.monotonic()
             self._cached.move_to_end(pair)
@@ -227,6 +230,16 @@ class Forecasting:
             self._trim()
         if making := [self._making[pair] for pair in links & self._making.keys()]:
             await asyncio.wait(making, timeout=PATIENCE)
+
+    async def _look_at_map(self) -> None:
+        """Read the capacities and coordinates of servers and sites, if they may have changed."""
+        known = await self._places.map()
+        if known is not self._map:
+            self._map, self._capacities = known, capacities(known.by_id.values())
+            self._coordinates = known.all_coordinates()
+
+    def _distance(self, source: str, sink: str) -> float | None:
+        return kilometres(self._coordinates.get(source), self._coordinates.get(sink))
 
     def _trim(self) -> None:
         """Drop forecasters above the limits, and those not requested lately; the most recent one always stays."""
@@ -304,7 +317,7 @@ class Forecasting:
             await asyncio.wait(list(self._making.values()))
         self._ignored_subjects = ignored_subjects
         self._cached.clear()
-        self._everywhere, self._ceilings, self._seen_everywhere = Hierarchy(), Ceilings(), 0
+        self._everywhere, self._ceilings, self._seen_everywhere = Hierarchy(self._distance), Ceilings(), 0
 
     async def _follow(self) -> None:
         if not self._cached:
@@ -359,6 +372,7 @@ class Forecasting:
                     self._news.set()
             else:
                 new = await history.sample(max(seen, until - LATELY), until, EVERYWHERE)
+        await self._look_at_map()
         for i, each in enumerate(new):
             self._everywhere.learn(each.observation, each.subject)
             self._ceilings.learn(each)

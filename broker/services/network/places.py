@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterable, Mapping
+from math import asin, cos, radians, sin, sqrt
 from typing import NamedTuple, TypedDict
 from urllib.parse import urlsplit
 
@@ -21,13 +22,15 @@ from broker.storage.places import PlaceStore as Stored
 from broker.storage.tokens import TokenStore
 from coalloc.util.addresses import AddressClass, AddressPolicy, Network
 
-__all__ = ["Allowed", "Map", "Places"]
+__all__ = ["Allowed", "Map", "Places", "kilometres"]
 
 REMEMBERED = 2.0
 """Seconds for which the cache may miss changes by another process."""
 
 
 GLOBUS = "globus://"
+EARTH = 6371.0
+"""Radius in km."""
 LOGGED = 50
 """Most endpoints that are logged one by one."""
 log = structlog.get_logger("broker")
@@ -51,6 +54,11 @@ class Map(NamedTuple):
         if known is None or known.latitude is None or known.longitude is None:
             return None
         return known.latitude, known.longitude
+
+    def all_coordinates(self) -> dict[str, tuple[float, float]]:
+        """Return the latitude and longitude in degrees of all sites by name, and of all endpoints by address."""
+        found = {name: where for name in self.sites if (where := self.coordinates(name))}
+        return found | {each.endpoint.source: each.coordinates for each in self.by_id.values() if each.coordinates}
 
 
 class Allowed(TypedDict):
@@ -300,3 +308,18 @@ def server_address(url: str) -> str:
         raise Invalid(f"{url} is not an address of a server", "write it as SCHEME://HOST[:PORT]")
     host = f"[{host}]" if ":" in host else host
     return f"{parts.scheme}://{host}" + ("" if port in (None, PORTS.get(parts.scheme)) else f":{port}")
+
+
+def kilometres(a: tuple[float, float] | None, b: tuple[float, float] | None) -> float | None:
+    """Return the distance between two coordinates in km, along a great circle (haversine); None if one is missing.
+
+    :param a: latitude and longitude in degrees, like `b`
+
+    >>> round(kilometres((46.23, 6.05), (41.84, -88.26)))
+    7084
+    """
+    if a is None or b is None:
+        return None
+    (north, east), (other_north, other_east) = (tuple(map(radians, point)) for point in (a, b))
+    chord = sin((other_north - north) / 2) ** 2 + cos(north) * cos(other_north) * sin((other_east - east) / 2) ** 2
+    return 2 * EARTH * asin(sqrt(min(1.0, chord)))

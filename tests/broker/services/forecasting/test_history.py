@@ -251,7 +251,32 @@ async def test_the_forecast_of_an_unseen_pair_uses_its_sink(broker, admin):
     asked = {"source": "https://other.example", "sink": "FNAL", "size": 500_000_000}
     guess = (await admin.get("/broker/v1/forecasts", params=asked)).json()
     assert guess["rate"]["p50"] == pytest.approx(51e6, rel=0.1)
-    assert "sink" in guess["reason"]
+    assert guess["new"] == "source"
+    assert "a guess, as this source was not used yet: the mean by sink" in guess["reason"]
+    assert guess["rate"]["p10"] < guess["rate"]["p50"] / 5
+    known = (await admin.get("/broker/v1/forecasts", params={**asked, "source": "ftp://dtn.example"})).json()
+    assert known["new"] == ""
+    assert known["rate"]["p10"] > known["rate"]["p50"] / 2
+
+
+async def test_the_forecast_of_an_unseen_pair_uses_its_distance(broker, stocked):
+    """One link within a site is fast, and two between sites are slow."""
+    links = {("cern-1", "CERN"): 5, ("cern-1", "FNAL"): 50, ("fnal-1", "CERN"): 50}
+    address = {"cern-1": "ftp://cern-1.example", "fnal-1": "https://fnal-1.example"}
+    used = [
+        _transfer(3 * i + number, source=address[source], sink=sink)
+        for i in range(20)
+        for number, (source, sink) in enumerate(links)
+    ]
+    took = [*links.values()] * 20
+    both = zip(used, took, strict=True)
+    await stocked.post(T, json=[{**each, "ended": each["started"] + seconds} for each, seconds in both])
+    await broker.settled()
+    asked = {"sink": "CERN", "size": 500_000_000}
+    near = (await stocked.get("/broker/v1/forecasts", params={**asked, "source": "cern-2"})).json()
+    unknown = (await stocked.get("/broker/v1/forecasts", params={**asked, "source": "ftp://other.example"})).json()
+    assert (near["new"], unknown["new"]) == ("source", "source")
+    assert near["rate"]["p50"] > 1.3 * unknown["rate"]["p50"]
 
 
 async def test_another_process_of_the_broker_hears_of_it(broker, admin, database):
