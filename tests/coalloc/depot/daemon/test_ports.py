@@ -1,7 +1,6 @@
 """Ports that a real depot opens for copies between servers: who may connect, and how everything ends."""
 
 import os
-import re
 import signal
 import socket
 import struct
@@ -145,15 +144,6 @@ def gets_nothing(depot: RunningDepot, answer: Answer, address: str = PEER) -> bo
         return True
 
 
-def metric(depot: RunningDepot, name: str) -> float:
-    """Return the value of a metric; 0 if there is none, and -1 if the depot takes no session now."""
-    with suppress(ConnectionError), socket.create_connection(depot.place, PATIENCE) as sock:
-        sock.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
-        found = re.search(rf"^{re.escape(name)} (\S+)$", received(sock).decode(), re.MULTILINE)
-        return float(found[1]) if found else 0.0
-    return -1.0
-
-
 def is_closed(depot: RunningDepot, answer: Answer) -> bool:
     """Return whether nobody listens at the port. It must be one of `two_ports`, or another process may."""
     with suppress(ConnectionResetError):
@@ -195,7 +185,7 @@ def test_stranger_gets_nothing_and_does_not_disturb_the_port(run, server):
         with connected(depot, answer) as peer, closing(accepted(server)) as inner:
             peer.sendall(b"mine")
             assert inner.recv(10) == b"mine"
-        assert metric(depot, 'coget_depot_refused_total{reason="stranger"}') == 300
+        assert depot.metric('coget_depot_refused_total{reason="stranger"}') == 300
     assert depot.wait_for_line(strangers=300)
 
 
@@ -210,7 +200,7 @@ def test_connections_beyond_the_wanted_number_are_closed(run, server):
             assert end.recv(10) == b"on"
             end.close()
             sock.close()
-        wait_until(lambda: metric(depot, "coget_depot_sessions") == 0)
+        wait_until(lambda: depot.metric("coget_depot_sessions") == 0)
         with connected(depot, answer) as later, closing(accepted(server)) as end:
             later.sendall(b"again")
             assert end.recv(10) == b"again"
@@ -259,8 +249,8 @@ def test_a_client_that_is_gone_takes_its_port_and_its_connections_with_it(run, s
         assert is_reset(peer)
         assert is_reset(inner)
     assert is_closed(depot, answer)
-    wait_until(lambda: metric(depot, "coget_depot_ports") == 0)
-    assert metric(depot, "coget_depot_sessions") == 0
+    wait_until(lambda: depot.metric("coget_depot_ports") == 0)
+    assert depot.metric("coget_depot_sessions") == 0
 
 
 def hold(session: socket.socket) -> "subprocess.Popen[bytes]":
@@ -342,7 +332,7 @@ def test_without_permission_no_port_is_opened(run, server, secret):
 def test_other_tickets_open_no_port(run, server, secret, changed):
     depot = run(*secret)
     assert refusal(depot, place(server), with_ticket(depot, **changed)) in ("ticket", "denied")
-    assert metric(depot, "coget_depot_ports") == 0
+    assert depot.metric("coget_depot_ports") == 0
 
 
 def test_a_private_destination_needs_its_network_in_the_settings(run, server, tmp_path):
@@ -501,7 +491,7 @@ def test_many_ports_come_and_go_and_nothing_is_left(run, server):
             connected(depot, answer).close()
         for session, _ in held:
             session.close()
-    wait_until(lambda: metric(depot, "coget_depot_ports") == 0)
+    wait_until(lambda: depot.metric("coget_depot_ports") == 0)
     wait_until(lambda: files(depot) <= before + 2 * 64)  # pipes are kept for later use
 
 
@@ -513,8 +503,8 @@ def test_exhausted_descriptors_are_survived(run, server):
         held += [made for made in (attempt(depot, answer) for _ in range(200)) if made]
         for each in held:
             each.close()
-        wait_until(lambda: metric(depot, "coget_depot_sessions") == 0)
-        wait_until(lambda: metric(depot, "coget_depot_pending") == 0)
+        wait_until(lambda: depot.metric("coget_depot_sessions") == 0)
+        wait_until(lambda: depot.metric("coget_depot_pending") == 0)
         server.settimeout(0.2)
         with suppress(TimeoutError):
             while True:
