@@ -134,7 +134,7 @@ def test_depot_is_used_if_the_direct_route_is_closed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("faster", ["depot", "none"])
 @pytest.mark.parametrize("kind", ["gridftp", "nginx"])
 def test_after_a_probe_a_small_file_comes_over_the_faster_route(tmp_path: Path, kind: str, faster: str) -> None:
-    """If the faster route stalls on this machine, the other one may carry a part."""
+    """The faster route carries most bytes, but not all of them if it stalls on this machine."""
     rates = {name: "30mbit" if ("depot" in name) == (faster == "depot") else "5mbit" for name in LINKS}
     links = {name: {**link, "rate": rates[name]} for name, link in LINKS.items()}
     with two_routes(tmp_path, kind, links) as routes:
