@@ -17,6 +17,7 @@ from tests.support.gridftp import GridFTPServer
 from tests.support.gsi import Authority, Identity
 from tests.support.programs import with_this_checkout
 from tests.support.seeds import FUZZING
+from tests.support.waiting import PATIENCE
 from tests.testbed import driver
 
 # The same few examples in each run, so that no change is refused by luck; `make test-long` and `make fuzz` try others.
@@ -75,6 +76,12 @@ def leaks_are_found_in_their_test() -> Iterator[None]:
 
 def _descriptors() -> int:
     return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
+@pytest.fixture
+def late_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let downloads of this process wait for all servers, even if one has delivered everything before."""
+    monkeypatch.setattr("coalloc.download.connections.ANSWER", PATIENCE)
 
 
 @pytest.fixture

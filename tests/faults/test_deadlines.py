@@ -75,7 +75,8 @@ def test_a_deadline_that_cannot_be_kept_is_refused_and_leaves_nothing(servers, h
     assert sorted(home.iterdir()) == before
     later = report["error"]["remedy"].split("--by ")[1].split(",")[0]
     again = coget(words(servers, "--by", later), home)
-    assert again.returncode == 0, again.stderr
+    kept = json.loads(again.stdout)["deadline"]["kept"]  # a refusal has no `deadline`
+    assert again.returncode == (0 if kept else 9), again.stderr
     assert (home / "here").read_bytes() == BIG
 
 

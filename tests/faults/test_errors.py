@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.coget import coget
+from tests.support.coget import coget, patient
 from tests.support.gridftp import GridFTPServer
 from tests.support.nginx import Nginx
 from tests.support.waiting import PATIENCE
@@ -154,8 +154,9 @@ def test_an_error_is_clear_and_has_its_status(places, tmp_path, words, status, c
     (home / "evil.meta4").write_text(
         f'<metalink xmlns="urn:ietf:params:xml:ns:metalink"><file name="../x"><url>{url}</url></file></metalink>'
     )
+    environment = {"COGET_HISTORY": "off", **patient(tmp_path)}
     before = sorted(tmp_path.rglob("*"))
-    done = coget([*words.format(**places).split(), "--json"], home, COGET_HISTORY="off")
+    done = coget([*words.format(**places).split(), "--json"], home, **environment)
     error = json.loads(done.stdout)["error"]
     assert (done.returncode, error["code"]) == (status, code), done.stderr
     assert says in error["message"] + error["remedy"]

@@ -134,12 +134,14 @@ def test_a_server_without_ranges_waits_beside_one_that_has_them(fetch):
 
 def test_twenty_sources_two_at_a_time(servers, fetch, root, tmp_path):
     for i in range(20):
+        (root / f"copy{i}").unlink(missing_ok=True)  # of an earlier run
         (root / f"copy{i}").hardlink_to(root / NAME)
     urls = [servers["ftp" if i % 2 else "http"](f"copy{i}") for i in range(20)]
     done = coget([*urls, "--max-sources", "2", "--json", "--quiet", "-o", "here"], tmp_path, COGET_HISTORY="off")
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "here").read_bytes() == CONTENT
-    assert sum(source["bytes"] > 0 for source in json.loads(done.stdout)["sources"]) <= 2
+    sources = json.loads(done.stdout)["sources"]
+    assert sum(source["bytes"] > 0 and not source["error"] for source in sources) <= 2  # one that stalls is replaced
 
 
 @pytest.fixture

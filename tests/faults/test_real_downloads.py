@@ -8,6 +8,8 @@ import json
 import os
 import random
 import signal
+import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -22,6 +24,9 @@ from tests.support.mounts import small_tmpfs
 from tests.support.waiting import PATIENCE, wait_until
 
 MIB = 1 << 20
+SIZE = 64 * MIB
+HELD = ("--limit-rate", "40MB/s")
+"""Options with which the middle of a file of `SIZE` lasts long enough for a fault."""
 
 
 def make_file(path: Path, size: int, seed: int = 1) -> bytes:
@@ -52,6 +57,15 @@ def written(target: Path) -> int:
         return 0
 
 
+def wait_for_bytes(process: "subprocess.Popen[str]", target: Path, count: int) -> None:
+    """Wait until more than `count` bytes of a partial file are on disk. Look often, as coget goes on meanwhile."""
+    end = time.monotonic() + PATIENCE
+    while written(target) <= count:
+        assert process.poll() is None, f"coget ended with status {process.returncode} before {count} bytes were seen"
+        assert time.monotonic() < end, f"{count} bytes did not come"
+        time.sleep(0.01)
+
+
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("strategy", NAMES)
 @pytest.mark.parametrize("size", [0, 1, 5 * MIB + 7])
@@ -69,10 +83,10 @@ def test_every_scheme_byte_for_byte(servers, tmp_path, strategy, size):
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("strategy", ["brute", "conservative", "adaptive"])
 def test_a_server_that_is_killed_costs_time_not_data(servers, tmp_path, strategy):
-    content = make_file(tmp_path / "export" / "big", 200 * MIB)
-    words = [*urls(servers, "big"), "--strategy", strategy, "--json", "--quiet", "-o", "here"]
+    content = make_file(tmp_path / "export" / "big", SIZE)
+    words = [*urls(servers, "big"), *HELD, "--strategy", strategy, "--json", "--quiet", "-o", "here"]
     with coget_process(words, tmp_path) as process:
-        wait_until(lambda: written(tmp_path / "here") > 8 * MIB)
+        wait_for_bytes(process, tmp_path / "here", 8 * MIB)
         servers[0].kill()
         out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, err
@@ -82,9 +96,9 @@ def test_a_server_that_is_killed_costs_time_not_data(servers, tmp_path, strategy
 
 
 def test_a_server_that_falls_silent_costs_time_not_data(servers, tmp_path):
-    content = make_file(tmp_path / "export" / "big", 200 * MIB)
-    with coget_process([*urls(servers, "big"), "--quiet", "-o", "here"], tmp_path) as process:
-        wait_until(lambda: written(tmp_path / "here") > 8 * MIB)
+    content = make_file(tmp_path / "export" / "big", SIZE)
+    with coget_process([*urls(servers, "big"), *HELD, "--quiet", "-o", "here"], tmp_path) as process:
+        wait_for_bytes(process, tmp_path / "here", 8 * MIB)
         servers[1].pause()
         _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, err
@@ -92,10 +106,10 @@ def test_a_server_that_falls_silent_costs_time_not_data(servers, tmp_path):
 
 
 def test_fetched_data_stays_when_all_servers_die(servers, tmp_path):
-    content = make_file(tmp_path / "export" / "big", 200 * MIB)
-    words = [servers[0].url("big"), "--json", "--quiet", "-o", "here"]
+    content = make_file(tmp_path / "export" / "big", SIZE)
+    words = [servers[0].url("big"), *HELD, "--json", "--quiet", "-o", "here"]
     with coget_process(words, tmp_path) as process:
-        wait_until(lambda: written(tmp_path / "here") > 8 * MIB)
+        wait_for_bytes(process, tmp_path / "here", 8 * MIB)
         servers[0].kill()
         out, _ = process.communicate(timeout=PATIENCE)
     assert process.returncode == 5
@@ -144,10 +158,10 @@ def run_and_kill(words: list[str], home: Path, target: Path, point: float) -> in
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_stops_it_cleanly(servers, tmp_path, number):
-    content = make_file(tmp_path / "export" / "big", 200 * MIB)
+    content = make_file(tmp_path / "export" / "big", SIZE)
     words = [*urls(servers, "big"), "--json", "--quiet", "-o", "here"]
-    with coget_process(words, tmp_path) as process:
-        wait_until(lambda: written(tmp_path / "here") > 8 * MIB)
+    with coget_process([*words, *HELD], tmp_path) as process:
+        wait_for_bytes(process, tmp_path / "here", 8 * MIB)
         process.send_signal(number)
         out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
@@ -161,10 +175,10 @@ def test_a_signal_stops_it_cleanly(servers, tmp_path, number):
 
 
 def test_a_second_coget_on_one_target_stops_with_8(servers, tmp_path):
-    make_file(tmp_path / "export" / "big", 200 * MIB)
-    words = [servers[0].url("big"), "--quiet", "-o", "here"]
+    make_file(tmp_path / "export" / "big", SIZE)
+    words = [servers[0].url("big"), *HELD, "--quiet", "-o", "here"]
     with coget_process(words, tmp_path) as process:
-        wait_until(lambda: written(tmp_path / "here") > 0)
+        wait_for_bytes(process, tmp_path / "here", 0)
         process.send_signal(signal.SIGSTOP)
         second = coget(words, tmp_path)
         process.send_signal(signal.SIGCONT)
@@ -185,14 +199,14 @@ def test_a_disk_too_small_is_seen_before_it_starts(servers, tmp_path):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small file system")
 def test_a_disk_that_fills_up_leaves_a_state_to_go_on_from(servers, tmp_path):
-    content = make_file(tmp_path / "export" / "big", 200 * MIB)
+    content = make_file(tmp_path / "export" / "big", SIZE)
     words = [*urls(servers, "big"), "--json", "--quiet", "-o"]
-    with small_tmpfs(tmp_path / "small", 230 * MIB) as small:
-        with coget_process([*words, str(small / "here")], tmp_path) as process:
-            wait_until(lambda: written(small / "here") > 0)
+    with small_tmpfs(tmp_path / "small", 80 * MIB) as small:
+        with coget_process([*words, str(small / "here"), *HELD], tmp_path) as process:
+            wait_for_bytes(process, small / "here", 0)
             process.send_signal(signal.SIGSTOP)
             with suppress(OSError):  # it is full now
-                (small / "hog").write_bytes(bytes(230 * MIB))
+                (small / "hog").write_bytes(bytes(80 * MIB))
             process.send_signal(signal.SIGCONT)
             out, err = process.communicate(timeout=PATIENCE)
         assert process.returncode == 6, err

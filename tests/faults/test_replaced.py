@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.test_real_downloads import MIB, make_file, written
+from tests.faults.test_real_downloads import HELD, MIB, make_file, wait_for_bytes, written
 from tests.support.coget import coget, coget_process
 from tests.support.gridftp import GridFTPServer
 from tests.support.nginx import Nginx
 from tests.support.waiting import PATIENCE, wait_until
 
-SIZE = 200 * MIB
+SIZE = 100 * MIB
 SILENT = ("-disable-command-list", "CKSM")
 """A server without checksums: replicas cannot be compared."""
 
@@ -46,8 +46,8 @@ def begun(data: Path) -> bool:
 def test_file_replaced_during_a_fetch_is_refused_and_then_fetched_anew(servers, tmp_path):
     server, _ = servers
     make_file(server.root / "big", SIZE)
-    with coget_process([server.url("big"), "--quiet", "-o", "here"], tmp_path) as process:
-        wait_until(lambda: written(tmp_path / "here") > MIB)
+    with coget_process([server.url("big"), *HELD, "--quiet", "-o", "here"], tmp_path) as process:
+        wait_for_bytes(process, tmp_path / "here", MIB)
         server.pause()
         content = replace(server, 2)
         server.resume()
@@ -62,8 +62,10 @@ def test_file_replaced_during_a_fetch_is_refused_and_then_fetched_anew(servers, 
 def test_file_replaced_at_one_server_is_fetched_from_the_other(servers, tmp_path):
     content, _ = [make_file(server.root / "big", SIZE) for server in servers]
     words = [*(server.url("big") for server in servers), "--strategy", "brute", "--quiet", "--json", "-o", "here"]
-    with coget_process(words, tmp_path) as process:
-        wait_until(lambda: written(tmp_path / "here") > 0 and begun(tmp_path / "here.coget/data"))
+    with coget_process([*words, *HELD], tmp_path) as process:
+        wait_for_bytes(process, tmp_path / "here", 0)
+        wait_until(lambda: process.poll() is not None or begun(tmp_path / "here.coget/data"))
+        assert process.poll() is None
         servers[0].pause()
         replace(servers[0], 2)
         servers[0].resume()
@@ -82,8 +84,8 @@ def test_file_replaced_between_two_runs_is_not_resumed(servers, tmp_path, first)
     for server in servers:
         make_file(server.root / "big", SIZE)
     both = [server.url("big") for server in servers]
-    with coget_process([*both, "--quiet", "-o", "here"], tmp_path) as process:
-        wait_until(lambda: written(tmp_path / "here") > 20 * MIB)
+    with coget_process([*both, *HELD, "--quiet", "-o", "here"], tmp_path) as process:
+        wait_for_bytes(process, tmp_path / "here", 20 * MIB)
         process.send_signal(signal.SIGKILL)
         process.wait()
     contents = [replace(server, 2) for server in servers]
@@ -97,10 +99,10 @@ def test_file_replaced_between_two_runs_is_not_resumed(servers, tmp_path, first)
 
 
 def test_a_web_server_whose_file_is_replaced_while_it_comes(tmp_path):
-    with Nginx(tmp_path / "web", tmp_path / "run", more="limit_rate 40m;") as server:
+    with Nginx(tmp_path / "web", tmp_path / "run", more="limit_rate 20m;") as server:
         make_file(server.root / "big", SIZE)
         with coget_process([server.url("big"), "--quiet", "-o", "here"], tmp_path) as process:
-            wait_until(lambda: written(tmp_path / "here") > MIB)
+            wait_for_bytes(process, tmp_path / "here", MIB)
             server.pause()
             content = replace(server, 2)
             server.resume()

@@ -98,6 +98,7 @@ async def test_a_checksum_that_is_stated_only_with_a_range_is_compared(tmp_path)
             await api.download(api.Request((server.url,), output=tmp_path / "here"))
 
 
+@pytest.mark.usefixtures("late_answers")
 async def test_a_wrong_checksum_of_the_last_server_to_answer_is_not_accepted(tmp_path):
     async with served_file(CONTENT) as silent, served_file(CONTENT, WRONG[0]) as wrong:
         with pytest.raises(VerificationError, match="not the expected"):
@@ -143,6 +144,7 @@ async def test_hashes_of_pieces_count_more_than_the_word_of_the_server(tmp_path)
     assert not (tmp_path / "here").exists()
 
 
+@pytest.mark.usefixtures("late_answers")
 async def test_replicas_that_contradict_each_other_by_different_algorithms_are_no_file(tmp_path):
     other = bytes(reversed(CONTENT))
     stated = {"x-goog-hash": f"md5={base64_of('md5')}"}, {"Repr-Digest": f"sha-256=:{base64_of('sha256', other)}:"}

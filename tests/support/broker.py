@@ -53,10 +53,10 @@ def kept_by(client: httpx.Client) -> list[int]:
             return found
 
 
-def broker_in(folder: Path, name: str = "b.sqlite") -> "BrokerProcess":
+def broker_in(folder: Path, name: str = "b.sqlite", words: Sequence[str] = ()) -> "BrokerProcess":
     """Start a broker on a copy of a SQLite file with tables and an admin token, which halves the start time."""
     template, token = _template()
-    return BrokerProcess(f"sqlite:///{shutil.copy(template.name, folder / name)}", folder, token)
+    return BrokerProcess(f"sqlite:///{shutil.copy(template.name, folder / name)}", folder, token, *words)
 
 
 @functools.cache

@@ -72,11 +72,13 @@ def without(module: str, folder: Path) -> dict[str, str]:
 
 
 def patient(folder: Path) -> dict[str, str]:
-    """Return environment variables for a coget that waits for a broker, and for depots, for a minute."""
+    """Return environment variables for a coget that waits a minute for a broker, for depots, and for late servers."""
     lines = (
         "from coalloc.broker_client import guarantee, outbox",
         "from coalloc.depot import dialer",
+        "from coalloc.download import connections",
         "guarantee.ASKED = guarantee.PATIENCE = outbox.PATIENCE = dialer.PATIENCE = dialer.HEAD_START = 60.0",
+        "connections.ANSWER = 60.0",
     )
     (folder / "sitecustomize.py").write_text(LATE + "\n".join([*lines, ""]))
     return {"PYTHONPATH": str(folder)}

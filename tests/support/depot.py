@@ -1,11 +1,13 @@
 """Depots of the tests: real processes at ports of the loopback interface."""
 
 import json
+import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +58,15 @@ class RunningDepot:
     def wait_for_line(self, **fields: object) -> dict[str, Any]:
         """Return the first line of the audit log with these fields."""
         return wait_until(lambda: next((each for each in self.lines if fields.items() <= each.items()), None))
+
+    def metric(self, name: str) -> float:
+        """Return the value of a metric; 0 if there is none, and -1 if the depot takes no session now."""
+        with suppress(ConnectionError), socket.create_connection(self.place, PATIENCE) as sock:
+            sock.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
+            text = b"".join(iter(lambda: sock.recv(1 << 16), b"")).decode()
+            found = re.search(rf"^{re.escape(name)} (\S+)$", text, re.MULTILINE)
+            return float(found[1]) if found else 0.0
+        return -1.0
 
     def stop(self, number: int = signal.SIGTERM) -> int:
         """Send the signal, and return the exit status."""

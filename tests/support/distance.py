@@ -1,8 +1,9 @@
 """A dialer that simulates a distant server, and counts round trips instead of seconds.
 
 Bytes from the client arrive at once. Bytes from the server, and the news that a connection is open, are held back until
-no bytes have moved for a moment. Then one round trip has passed, and everything that is due by then is delivered. So
-the count does not depend on the speed of the machine. It works with one server at a time.
+no bytes have moved for a moment, and all programs that this process has started are idle. Then one round trip has
+passed, and everything that is due by then is delivered. So the count does not depend on the speed of the machine. It
+works with one server at a time.
 """
 
 import asyncio
@@ -10,6 +11,7 @@ import contextlib
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from coalloc.util.addresses import AddressPolicy
 from coalloc.util.dialer import DirectDialer
@@ -129,7 +131,7 @@ class Distance:
     async def _stillness(self) -> None:
         seen, still = -1, 0
         while still < STILL:
-            still = still + 1 if seen == self._moved else 0
+            still = still + 1 if seen == self._moved and not _busy(Path("/proc/self")) else 0
             seen = self._moved
             await asyncio.sleep(LOOK)
 
@@ -162,3 +164,22 @@ class Distance:
         """
         spoke = self._spoke if connection.spoke is None else connection.spoke
         return max(connection.stands, spoke) + 1
+
+
+def _busy(process: Path) -> bool:
+    """Return whether a descendant of a process computes, waits for a disk, or waits to be run; see proc(5)."""
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended
+        for thread in (process / "task").iterdir():
+            for child in map(Path("/proc").joinpath, (thread / "children").read_text().split()):
+                if _states(child) & {"R", "D"} or _busy(child):
+                    return True
+    return False
+
+
+def _states(process: Path) -> set[str]:
+    """Return the states of a process's threads."""
+    states = set()
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended
+        for thread in (process / "task").iterdir():
+            states.add((thread / "stat").read_text().rpartition(") ")[2][0])
+    return states

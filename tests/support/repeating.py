@@ -58,6 +58,17 @@ MENDED = (
     "tests/testbed/test_wan.py::test_a_route_back_may_be_another",
     "tests/faults/test_spare_sources.py::test_a_spare_source_comes_back_when_another_one_fails",
     "tests/faults/test_spare_sources.py::test_connections_and_slots_are_free_before_the_transfer_is_over",
+    "tests/coalloc/plugins/test_pegasus.py::test_a_file_comes_from_its_replicas_with_the_lines_and_records_of_pegasus",
+    "tests/broker/worker/test_wake_ups.py::test_the_workers_of_a_site_are_woken_and_those_of_all_sites",
+    "tests/coalloc/depot/daemon/test_ports.py::test_data_ports_are_those_of_the_option",
+    "tests/faults/test_depots.py::test_the_usual_route_is_in_the_configuration",
+    "tests/faults/test_losses.py::test_streams_increase_if_packets_are_lost",
+    "tests/faults/test_deadlines.py::test_a_deadline_that_cannot_be_kept_is_refused_and_leaves_nothing",
+    "tests/broker/worker/test_carrying.py::test_a_partial_file_that_is_gone_is_made_anew",
+    "tests/faults/test_real_downloads.py::test_a_server_that_is_killed_costs_time_not_data",
+    "tests/faults/test_replaced.py::test_file_replaced_during_a_fetch_is_refused_and_then_fetched_anew",
+    "tests/faults/test_two_routes.py::test_after_a_probe_a_small_file_comes_over_the_faster_route",
+    "tests/coalloc/download/test_in_order.py::test_two_replicas_that_differ_are_noticed",
 )
 """Tests that once failed because of a defect of the test, and were fixed."""
 

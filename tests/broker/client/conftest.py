@@ -65,12 +65,12 @@ def lab(running: Lab, tmp_path: Path) -> Iterator[Lab]:
 
 
 @contextmanager
-def lab_in(folder: Path) -> Iterator[Lab]:
-    """Run a broker and two servers in a directory."""
+def lab_in(folder: Path, *words: str) -> Iterator[Lab]:
+    """Run a broker, with further arguments of its command, and two servers in a directory."""
     with (
         GridFTPServer(folder / "one") as one,
         GridFTPServer(folder / "two", "127.0.0.2") as two,
-        broker_in(folder) as broker,
+        broker_in(folder, words=words) as broker,
     ):
         admin = broker.client()
         admin.put("/broker/v1/sites/LAB", json={"name": "LAB"})

@@ -16,6 +16,7 @@ from coalloc.cli.submit import SYNC
 from tests.broker.client.conftest import lab_in, with_user
 from tests.support.broker import BrokerProcess
 from tests.support.coget import CONTENT, LIFE_SECONDS, coget
+from tests.support.listening import reserved
 from tests.support.programs import COGET, start
 
 UUID = re.compile(r"[0-9a-f-]{36}\n")
@@ -140,9 +141,9 @@ def test_interrupting_watch_leaves_the_task_running(lab):
 
 @pytest.fixture
 def mortal(tmp_path):
-    """A broker that no other test uses, and a user."""
+    """A broker that no other test uses, at a port that no other process gets, and a user."""
     (tmp_path / "home").mkdir()
-    with lab_in(tmp_path) as lab:
+    with reserved("127.0.0.1") as port, lab_in(tmp_path, "--port", str(port.getsockname()[1])) as lab:
         yield with_user(lab, tmp_path / "home")
 
 

@@ -439,17 +439,20 @@ async def test_errors_of_the_destination_are_not_skipped(world):
 
 async def test_a_partial_file_that_is_gone_is_made_anew(mortal_world):
     files = write(mortal_world.source.root, {"a": 100_000_000})
-    await held(mortal_world, rate=30e6)
+    await held(mortal_world, rate=5e6)  # slow, so that the server is killed in the middle
     number = await mortal_world.submit("TRANSFER", [Item(source="/a", destination="/a")], verify_checksum=False)
-    await begun(mortal_world, number, 60_000_000)
+    await begun(mortal_world, number, 10_000_000)
     mortal_world.source.kill()
 
     async def on_record() -> bool:
-        return bool((await mortal_world.task(number)).faults)
+        task = await mortal_world.task(number)
+        assert task.status == "ACTIVE", task.error
+        return bool(task.faults)
 
     await until(on_record)  # what has arrived, too
     for partial in mortal_world.sink.root.glob(".a.*"):
         partial.unlink()
+    await held(mortal_world, rate=100e6)
     with GridFTPServer(mortal_world.source.root, port=mortal_world.source.port):
         task = await mortal_world.over(number)
     assert task.status == "SUCCEEDED", task.error

@@ -46,9 +46,8 @@ async def test_the_workers_of_a_site_are_woken_and_those_of_all_sites(server):
         sender.ring("A")
         await until(lambda: woken["A"])
         sender.ring("")
-        await until(lambda: set(woken) == set(SITES))
-    assert woken["A"] == 2
-    assert woken["B"] == woken[""] == 1
+        await until(lambda: woken.total() >= 4)  # each listener gets its notifications in its own time
+    assert woken == {"A": 2, "B": 1, "": 1}
 
 
 async def test_many_rings_at_once_are_few_notifications(server):

@@ -16,6 +16,7 @@ from coalloc.collect.runtime import channels
 from coalloc.errors import (
     CoallocError,
     NoSpace,
+    Stalled,
     TransferFailed,
     UsageError,
 )
@@ -330,14 +331,25 @@ async def test_a_file_that_changes_meanwhile_is_not_mixed(servers, sink, content
 
 
 async def test_a_server_that_stands_still_for_a_while(servers, content, tmp_path, relay, monkeypatch):
-    monkeypatch.setattr(channels, "STALL_SECONDS", 0.3)
-    arrived = []
+    arrived, usual = [], channels.STALL_SECONDS
 
     def happened(event, ended):
+        before = len(arrived)
         arrived.extend(send for send in ended if isinstance(event, Arrived))
-        if len(arrived) == 5:
+        if before < 5 <= len(arrived):
+            monkeypatch.setattr(channels, "STALL_SECONDS", 0.3)
             servers[2].pause()
-            asyncio.get_running_loop().call_later(1.0, servers[2].resume)
+            asyncio.get_running_loop().call_later(5.0, go_on)  # if no data were under way
+
+    def go_on():
+        monkeypatch.setattr(channels, "STALL_SECONDS", usual)
+        servers[2].resume()
+
+    def stalled(*words):
+        go_on()
+        return Stalled(*words)
+
+    monkeypatch.setattr(channels, "Stalled", stalled)  # to learn of it
 
     relay.happened = staticmethod(happened)
     report = await collect(servers, str(tmp_path / "out"))

@@ -154,6 +154,7 @@ async def test_a_wrong_checksum_of_the_whole_is_told_at_the_end(web):
     assert taken == content
 
 
+@pytest.mark.usefixtures("late_answers")
 async def test_two_replicas_that_differ_are_noticed(servers):
     content = put(servers)
     other = bytearray(content)

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -42,8 +43,11 @@ async def failure(url, **changes):
 
 def children():
     """Return the command lines of the processes that this one has started."""
-    pids = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-    return {pid: Path(f"/proc/{pid}/cmdline").read_text() for pid in pids}
+    lines = {}
+    for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split():
+        with suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+            lines[pid] = Path(f"/proc/{pid}/cmdline").read_text()
+    return lines
 
 
 @pytest.mark.parametrize("zone", ["UTC", "XXX-14", "XXX3:30"])

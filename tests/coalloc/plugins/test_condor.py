@@ -12,6 +12,7 @@ import pytest
 
 from coalloc.plugins.classads import AdError, read_ads, write_ad
 from coalloc.plugins.condor import VERSION
+from tests.support.coget import patient
 from tests.support.fetching import random_file
 from tests.support.listening import reserved
 from tests.support.nginx import Nginx
@@ -140,7 +141,10 @@ def closed_port(url: str) -> str:
 def test_wrong_bytes_do_not_get_the_file_s_name(web, scratch):
     for seed, server in enumerate(web):
         random_file(server.root / "x", 1000 + seed)
-    status, results = call(scratch, {"x": "coget://" + "|".join(server.url("x") for server in web)})
+    late = patient(scratch.parent)
+    path = os.pathsep.join([late["PYTHONPATH"], str(Path(__file__).parents[3])])
+    url = "coget://" + "|".join(server.url("x") for server in web)
+    status, results = call(scratch, {"x": url}, PYTHONPATH=path)
     assert (status, held(scratch)) == (1, [])
     assert "different files" in results["x"]["transfererror"]
 

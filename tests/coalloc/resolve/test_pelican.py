@@ -171,6 +171,7 @@ async def test_the_caches_of_an_object_are_checked(federation, start_cache):
     assert (silent.ok, type(silent.error)) == (False, Unreachable)
 
 
+@pytest.mark.usefixtures("late_answers")
 async def test_a_cache_with_an_object_of_another_size_is_never_believed(federation, start_cache, tmp_path):
     federation.servers = [start_cache("right"), start_cache("wrong")]
     (tmp_path / "wrong/ns/data.bin").write_bytes(b"short")

@@ -92,6 +92,7 @@ def ask(route: DepotRoute | str, to: HostPort, timeout: float = PATIENCE) -> byt
     """Return the file that a web server sends over a route."""
     request = b"GET /file HTTP/1.0\r\n\r\n"
     with create_connection(to, timeout, route=route, first=request) as sock:
+        sock.settimeout(PATIENCE)
         whole = bytearray()
         while data := sock.recv(1 << 16):
             whole += data

@@ -401,12 +401,12 @@ async def test_a_transfer_that_takes_longer_than_a_connection_may_keeps_its_sess
     random_file(gridftp_server.root / "large", size)
     async with opened(source_of(gridftp_server, "large")) as source:
         session = source._session
-        session.control.seconds = 0.1
         arrived = 0
 
         def deliver(start: int, end: int, _: object) -> None:
             nonlocal arrived
             arrived += end - start
+            session.control.seconds = 0.1
             time.sleep(0.01)  # at most 1 MiB each
 
         await source.fetch(Span(0, size), deliver)

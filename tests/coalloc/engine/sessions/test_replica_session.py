@@ -7,6 +7,7 @@ import pytest
 from coalloc.engine import open_source
 from coalloc.engine.limits.claims import Claim
 from coalloc.engine.limits.server_slots import Slots
+from coalloc.engine.sessions import replica_session
 from coalloc.engine.sessions.replica_session import server_of
 from coalloc.engine.span import Span
 from coalloc.errors import NoFreeConnection, NoSuchFile, SourceError, Stalled
@@ -229,11 +230,12 @@ def test_any_host_makes_a_name_for_a_file(host, slots):
     assert held(slots) == 1
 
 
-async def test_a_server_that_falls_silent_is_not_asked_again_for_ever(slow, slots):
+async def test_a_server_that_falls_silent_is_not_asked_again_for_ever(slow, slots, monkeypatch):
     server, content = slow
-    async with opened(source_at(server.url("file"), slots, connect_seconds=0.5)) as source:
+    async with opened(source_at(server.url("file"), slots)) as source:
         assert await collect(source, 0, 10_000_000) == content[:10_000_000]  # long enough for another version to appear
         server.pause()
+        monkeypatch.setattr(replica_session, "RECHECK", 0.5 / PATIENCE)
         with pytest.raises(Stalled, match="did not answer again"):
             await source.recheck()
         assert held(slots) == 0
