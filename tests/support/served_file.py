@@ -12,7 +12,7 @@ __all__ = ["ServedFile", "served", "served_file"]
 
 Headers = Mapping[str, str] | Callable[[str], Mapping[str, str]]
 """Further headers of each response, or a function that returns them for a method."""
-PART = 64 * 1024
+PART, LITTLE = 64 * 1024, 1024
 NONE: Mapping[str, str] = {}
 
 
@@ -20,17 +20,19 @@ class ServedFile:
     """A file at a server.
 
     :param redirect: target of a redirect, with which all requests are answered; empty for none
-    :param pause: seconds after each `PART` bytes, so that other servers get work, too
+    :param until: before it is set, only the first `PART` bytes of an answer come at once, and the others slowly
     :ivar url: its URL
     :ivar requests: the heads of the requests so far
     :ivar bytes: the number of bytes of the file that were sent
     """
 
-    def __init__(self, content: bytes, headers: Headers = NONE, redirect: str = "", pause: float = 0.0) -> None:
+    def __init__(
+        self, content: bytes, headers: Headers = NONE, redirect: str = "", until: asyncio.Event | None = None
+    ) -> None:
         self.content = content
         self.headers = headers
         self.redirect = redirect
-        self.pause = pause
+        self.until = until
         self.url = ""
         self.requests: list[str] = []
         self.bytes = 0
@@ -57,10 +59,15 @@ class ServedFile:
         while head := (await reader.readuntil(b"\r\n\r\n")).decode():
             first, body = self.answer(head)
             writer.write(first.encode("latin-1"))
-            for at in range(0, len(body), PART):
-                writer.write(body[at : at + PART])
+            at = PART
+            writer.write(body[:at])
+            while at < len(body):
                 await writer.drain()
-                await asyncio.sleep(self.pause)
+                slow = self.until is not None and not self.until.is_set()
+                writer.write(body[at : at + (LITTLE if slow else PART)])
+                at += LITTLE if slow else PART
+                await asyncio.sleep(0.01 if slow else 0.0)
+            await writer.drain()
 
 
 @asynccontextmanager
