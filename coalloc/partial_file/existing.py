@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from coalloc.model.checksums import Checksum
+from coalloc.model.checksums import Checksum, PieceHashes
 from coalloc.partial_file.folder import refuse_outside
 from coalloc.partial_file.owned_directory import DIRECTORY
 from coalloc.partial_file.sparse_file import BLOCK
-from coalloc.util.checksums import hasher
+from coalloc.util.checksums import Hasher, hasher
 from coalloc.util.disk import disk_error
 
 __all__ = ["matching_bytes", "resembles"]
@@ -29,7 +29,9 @@ def resembles(target: Path, size: int | None, within: Path | None = None) -> boo
         return found is not None and size in (None, found.st_size)
 
 
-def matching_bytes(target: Path, wanted: Checksum, size: int | None, within: Path | None = None) -> int | None:
+def matching_bytes(
+    target: Path, wanted: Checksum | PieceHashes, size: int | None, within: Path | None = None
+) -> int | None:
     """Read `target`; return its size if it is a plain file with this checksum (and of `size` bytes, if known).
 
     Return None otherwise.
@@ -41,14 +43,42 @@ def matching_bytes(target: Path, wanted: Checksum, size: int | None, within: Pat
         if there is None or size not in (None, there.st_size):
             return None
         flags = os.O_NONBLOCK | (0 if within is None else os.O_NOFOLLOW)  # it may have become a FIFO, which would block
-        found, block, total = hasher(wanted.algorithm), memoryview(bytearray(BLOCK)), 0
+        if isinstance(wanted, Checksum):
+            found: Hasher = hasher(wanted.algorithm)
+            value = wanted.value
+        else:
+            found, value = _PieceHasher(wanted), "".join(wanted.values)
+        block, total = memoryview(bytearray(BLOCK)), 0
         with open(os.open(target.name, os.O_RDONLY | os.O_CLOEXEC | flags, dir_fd=folder), "rb", buffering=0) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 return None
             while count := file.readinto(block):
                 found.update(block[:count])
                 total += count
-        return total if found.hexdigest() == wanted.value and size in (None, total) else None
+        return total if found.hexdigest() == value and size in (None, total) else None
+
+
+class _PieceHasher:
+    """The hashes of consecutive pieces, one after the other, with the interface of a hashlib object."""
+
+    def __init__(self, hashes: PieceHashes) -> None:
+        self._algorithm = hashes.algorithm
+        self._length = self._left = hashes.length
+        self._piece = hasher(hashes.algorithm)
+        self._ended: list[str] = []
+
+    def update(self, data: memoryview, /) -> None:
+        while data:
+            if not self._left:
+                self._ended.append(self._piece.hexdigest())
+                self._piece, self._left = hasher(self._algorithm), self._length
+            part = data[: self._left]
+            self._piece.update(part)
+            self._left -= len(part)
+            data = data[len(part) :]
+
+    def hexdigest(self) -> str:
+        return "".join((*self._ended, self._piece.hexdigest()))
 
 
 @contextmanager

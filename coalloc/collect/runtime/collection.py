@@ -168,15 +168,16 @@ class CollectJob:
         landing = self._field.landing
         if not await landing.resembles(item):
             return None
-        checksum = item.expected or await self._checksum(item)
-        known = await landing.has(item, checksum) if checksum else await landing.fetched_before(item)
+        wanted = item.expected or item.pieces or await self._checksum(item)
+        known = await landing.has(item, wanted) if wanted else await landing.fetched_before(item)
         if not known:
-            if checksum is None and landing.compares:
+            if wanted is None and landing.compares:
                 self._unknown.add(item.name)
             return None
         if cleared := await landing.clear(item):
             self._cleared.append(cleared)
-        return Collected(item.name, landing.place(item), item.size, "there", None, checksum, checksum is not None)
+        checksum = wanted if isinstance(wanted, Checksum) else None
+        return Collected(item.name, landing.place(item), item.size, "there", None, checksum, wanted is not None)
 
     async def _clear(self) -> None:
         """Remove the staging areas and partial files that killed jobs left at the servers of this one."""

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from coalloc.errors import SinkError
-from coalloc.model.checksums import Checksum
+from coalloc.model.checksums import Checksum, PieceHashes
 from coalloc.partial_file import matching_bytes, resembles
 
 CONTENT = b"content"
@@ -56,3 +56,15 @@ def test_a_folder_that_is_a_link_is_not_left_through(base):
     ):
         with pytest.raises(SinkError, match="symbolic link"):
             look()
+
+
+@pytest.mark.parametrize("length", [1, 2, 6, 7, 8])
+def test_a_file_is_found_by_the_hashes_of_its_pieces(base, length):
+    def hashes(content):
+        parts = (content[start : start + length] for start in range(0, len(content), length))
+        return PieceHashes("sha256", length, tuple(hashlib.sha256(part).hexdigest() for part in parts))
+
+    target = base / "inner" / "file"
+    assert matching_bytes(target, hashes(CONTENT), len(CONTENT), base) == len(CONTENT)
+    for other in (CONTENT[:-1], b"Content", CONTENT + b"s", b""):
+        assert matching_bytes(target, hashes(other), None, base) is None
