@@ -157,11 +157,19 @@ class Verification:
         return "own word" if alone else "agree"
 
     def _bad_by_pieces(self, hashes: PieceHashes) -> dict[int, str]:
-        """Compare the pieces of the file with the hashes of a Metalink; return the sources to blame."""
+        """Compare the pieces of the file with the hashes of a Metalink; return the sources to blame.
+
+        :raises VerificationError: if the hashes are of a file of another size, and no other checksum is expected
+        """
         size, length = self._file.size, hashes.length
         ranges = [(start, min(start + length, size)) for start in range(0, size, length)]
-        if len(ranges) != len(hashes.values):  # the hashes are of a file of another size
-            return {}
+        if len(ranges) != len(hashes.values):
+            if self._expected:
+                return {}
+            raise VerificationError(
+                f"the file has {size} bytes, but {len(hashes.values)} hashes of pieces of {length} bytes",
+                "get a Metalink of this version of the file",
+            )
         wrong = [
             piece
             for piece, value in zip(ranges, hashes.values, strict=True)
