@@ -5,6 +5,7 @@ import pytest
 from coalloc.collect.runtime import local_destination
 from coalloc.collect.runtime.item import CollectItem
 from coalloc.collect.runtime.local_destination import LocalDestination
+from coalloc.collect.single_file import FileDestination
 from coalloc.errors import SinkError
 from coalloc.resolve import target
 
@@ -41,6 +42,18 @@ async def test_next_run_knows_which_files_were_relayed(tmp_path, staged):
     assert second.missing("x", 0, 10) == [(5, 10)]
     assert second.relayed == ({"x"} if staged else set())
     await second.close()
+
+
+async def test_a_path_does_not_leave_its_directory_by_a_link_that_is_planted_later(tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "to").mkdir()
+    landing = FileDestination(tmp_path / "to" / "x", True, tmp_path / "to", None)
+    (tmp_path / "to").rmdir()
+    (tmp_path / "to").symlink_to("elsewhere")
+    with pytest.raises(SinkError, match="symbolic link"):
+        await landing.begin(CollectItem("x", 10, {"ftp://a": "/x"}))
+    await landing.close()
+    assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
 async def test_next_run_tells_the_servers_of_bytes_apart(tmp_path):
