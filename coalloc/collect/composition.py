@@ -88,7 +88,8 @@ async def collect(
         return MethodChoice(method, *plan) if plan else MethodChoice(method)
 
     began = time.time()
-    collection = CollectJob(items, field, redact(wanted.to), choose, watch, getrandbits(32), servers.loops)
+    seed, notes = getrandbits(32), (servers.loops, servers.unused)
+    collection = CollectJob(items, field, redact(wanted.to), choose, watch, seed, *notes)
     return await _run(collection, results, began, wanted.broker, servers.options.admission is None)
 
 

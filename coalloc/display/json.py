@@ -51,6 +51,7 @@ def collection(report: CollectReport) -> Document:
         "left": [each._asdict() for each in report.left],
         "cleared": list(report.cleared),
         "loops": list(report.loops),
+        "unused": dict(report.unused),
     }
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
+from types import MappingProxyType
 from typing import NamedTuple
 
 from coalloc.collect.methods import Method
@@ -69,6 +70,7 @@ class CollectJob:
     :param choose: function that chooses the method, called when it is known which files are already present
     :param watch: callback that gets a view several times a second
     :param loops: URLs of directories that were left out because their listings repeat, for the report
+    :param unused: URLs of replicas that are not used, with the reason, for the report
     """
 
     def __init__(
@@ -80,6 +82,7 @@ class CollectJob:
         watch: Callable[[CollectView], None] | None = None,
         seed: int = 0,
         loops: Sequence[str] = (),
+        unused: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._items = items
         self._field = field
@@ -88,6 +91,7 @@ class CollectJob:
         self._watch = watch
         self._chance = Random(seed)
         self._loops = loops
+        self._unused = unused
         self._loop = asyncio.get_running_loop()
         self._began = self._loop.time()
         self._meter = ByteMeter()
@@ -284,6 +288,7 @@ class CollectJob:
             left=tuple(self._left),
             cleared=tuple(self._cleared),
             loops=tuple(self._loops),
+            unused=dict(self._unused),
         )
 
     def _outcome(self, item: CollectItem) -> Collected:

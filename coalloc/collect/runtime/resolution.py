@@ -69,6 +69,8 @@ class CollectServers:
     folders: dict[str, str] = field(default_factory=dict)
     loops: list[str] = field(default_factory=list)
     """URLs of directories that were left out because their listings are those of directories above them."""
+    unused: dict[str, str] = field(default_factory=dict)
+    """URLs of replicas that are not used, with the reason."""
 
     @property
     def senders(self) -> frozenset[str]:
@@ -224,6 +226,11 @@ class CollectServers:
             paths[label] = parse(url).named if relays(url) else _path(url)
             if version := _version(stat):
                 versions[label] = version
+        self.unused |= {
+            redact(replica.url): _why_unused(answer, size)
+            for replica, answer in zip(replicas, looked, strict=True)
+            if replica.url not in usable
+        }
         return CollectItem(file.name, size, paths, expected, versions, pieces=file.pieces)
 
     async def _comparable(self, usable: dict[str, Stat], size: int) -> tuple[dict[str, Stat], Checksum | None]:
@@ -275,6 +282,14 @@ def _with_the_first_checksum(usable: Mapping[str, Stat]) -> tuple[dict[str, Stat
     stated = expectation(stat.checksums)
     alike = {url: each for url, each in usable.items() if url == first or (stated and stated in each.checksums)}
     return alike, stated
+
+
+def _why_unused(answer: Stat | SourceError, size: int) -> str:
+    if isinstance(answer, SourceError):
+        return str(answer)
+    if answer.size != size:
+        return f"it has {answer.size} bytes, not {size}"
+    return "no checksum shows that it is the same file as the first replica; give the file's checksum in a Metalink"
 
 
 def _version(stat: Stat) -> str | None:

@@ -36,6 +36,7 @@ KEYS = {
     "left",
     "cleared",
     "loops",
+    "unused",
 }
 FILE_KEYS = {"name", "output", "size", "outcome", "seconds", "checksum", "error"}
 PAIR_KEYS = {"stretches", "source", "sink", "bytes", "pieces", "seconds", "rate", "best_rate", "error", "routes"}

@@ -63,7 +63,7 @@ def pieces(content, length=1 << 20):
     return f'<pieces length="{length}" type="sha-256">{hashes}</pieces>'
 
 
-async def collect(source, to, midway=None, **options):
+async def collect(source, to, midway=None, results=None, **options):
     """Collect; call `midway` once after a third of the bytes."""
     waiting = [midway] if midway else []
 
@@ -73,7 +73,7 @@ async def collect(source, to, midway=None, **options):
 
     options |= {"limit_rate": RATE} if midway and "://" not in str(to) else {}
     request = api.CollectRequest((source,), str(to), method="all-at-once", **options)
-    report = await api.collect(request, watch=watch)
+    report = await api.collect(request, watch=watch, results=results)
     assert not waiting
     return report
 
@@ -83,11 +83,14 @@ async def test_replicas_that_cannot_be_compared_are_not_mixed(silent, tmp_path):
     put(one, b"A" * SIZE)
     put(other, b"B" * SIZE)
     document = metalink(tmp_path / "x.meta4", one.url("x"), other.url("x"))
+    results = api.Results()
     with pytest.raises(CoallocError):
-        await collect(document, tmp_path / "out", one.kill)
+        await collect(document, tmp_path / "out", one.kill, results)
+    assert "no checksum" in results.unfinished.unused[other.url("x")]
     assert not (tmp_path / "out" / "x").exists()
     report = await collect(document, tmp_path / "out")
     assert report.there_bytes == 0
+    assert [*report.unused] == [one.url("x")]
     assert (tmp_path / "out" / "x").read_bytes() == b"B" * SIZE
 
 
