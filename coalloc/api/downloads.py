@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from coalloc.api.requested_transfer import RequestedTransfer
 from coalloc.config import access
 from coalloc.download.request import Request, named_files, ranked, several_files
+from coalloc.download.time_limit import time_limit
 from coalloc.download.to_disk import Download, DownloadSettings
 from coalloc.engine.base import Admission
 from coalloc.engine.first_answers import FirstAnswers
@@ -232,7 +233,8 @@ async def _relayed(
     landing = FileDestination(where, settings.replace, settings.within, settings.beside)
     collecting: Results[CollectReport] = Results()
     try:
-        collected = await fetch_over(file, landing, request.staging or (), request.options, show, collecting)
+        async with time_limit(request.max_seconds, where):
+            collected = await fetch_over(file, landing, request.staging or (), request.options, show, collecting)
     finally:
         if collecting.unfinished:
             results.unfinished = report(collecting.unfinished, file)

@@ -258,6 +258,15 @@ def test_hashes_of_pieces_decide_also_over_another_server(servers, content, home
         assert (home / "x").read_bytes() == content["x"]
 
 
+def test_a_time_limit_is_also_for_files_that_come_over_another_server(servers, content, home, fast_relay):
+    words, known = fast_relay
+    slowly = ["--max-time", "2", "--limit-rate", "100 kB/s"]
+    result = coget([servers[0].url("run/x"), *slowly, *words], home, **known)
+    assert result.returncode == 5, result.stderr
+    assert "--max-time" in result.stderr
+    assert not (home / "x").exists()
+
+
 def test_without_checksums_a_file_comes_over_no_other_server(servers, content, home, fast_relay):
     words, known = fast_relay
     url = servers[0].url("run/x")
