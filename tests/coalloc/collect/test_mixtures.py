@@ -13,7 +13,7 @@ from coalloc.errors import CoallocError, ReplicaChanged, SourceError, TransferRe
 from tests.support.gridftp import GridFTPServer
 from tests.support.vsftpd import Vsftpd
 
-SIZE, RATE = 3_000_000, 2_000_000
+SIZE, RATE = 3_000_000, 1_000_000
 SILENT = ("-disable-command-list", "CKSM")
 """Options of a server without checksums."""
 OLD, NEW = 1e9, 1.1e9
