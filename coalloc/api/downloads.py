@@ -1,6 +1,7 @@
 """Downloads: names become replicas, and each file is fetched by the means that its request allows."""
 
 import asyncio
+import os
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, closing, suppress
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 from coalloc.api.requested_transfer import RequestedTransfer
 from coalloc.config import access
 from coalloc.download.request import Request, named_files, ranked, several_files
+from coalloc.download.time_limit import time_limit
 from coalloc.download.to_disk import Download, DownloadSettings
 from coalloc.engine.base import Admission
 from coalloc.engine.first_answers import FirstAnswers
@@ -26,6 +28,7 @@ from coalloc.model.reports import Results, TransferReport
 from coalloc.partial_file import HeldHere
 from coalloc.resolve import bounds, refuse_collisions, target
 from coalloc.schedule.policies import make
+from coalloc.util.disk import in_thread
 
 if TYPE_CHECKING:
     from coalloc.broker_client import Broker
@@ -149,9 +152,11 @@ async def fetch_file(
     :raises CoallocError: as `download`
     """
     where = _place(request, found.file, results.several)
-    if request.staging is not None and (relayed := await _relayed(request, found.file, where, watch, results)):
-        return relayed
     settings = _settings(request, found.file, results.several, past, confirm)
+    if request.staging is not None and (
+        relayed := await _relayed(request, found.file, where, settings, watch, results)
+    ):
+        return relayed
     if fetched:
         settings = settings._replace(is_whole=partial(fetched.files.is_whole, where))
     transfer = RequestedTransfer(request, found, broker, past)
@@ -209,19 +214,28 @@ async def _relayed(
     request: Request,
     file: ReplicaSet,
     where: Path,
+    settings: DownloadSettings,
     watch: Callable[[Snapshot], None] | None,
     results: Results[TransferReport],
 ) -> TransferReport | None:
-    """Fetch a file over relays if the plan says that this is faster; else return None."""
+    """Fetch a file over relays if the plan says that this is faster; else return None.
+
+    Relays are not used without checksums, as they could alter bytes, and not if the path must not be replaced and
+    exists, or the caller has to confirm the file: only a direct download compares or asks in these cases.
+    """
+    kept = not settings.replace and await in_thread(os.path.lexists, where)
+    if kept or settings.confirm or not settings.keep_checksums:
+        return None
     from coalloc.collect.composition import fetch_over  # imported here because few downloads need plans
-    from coalloc.collect.single_file import report, snapshot
+    from coalloc.collect.single_file import FileDestination, report, snapshot
 
     show = (lambda view: watch(snapshot(view, where.name))) if watch else None
-    relays, given = request.staging or (), file.checksums
+    landing = FileDestination(where, settings.replace, settings.within, settings.beside)
     collecting: Results[CollectReport] = Results()
     try:
-        collected = await fetch_over(file, where, relays, request.options, show, request.overwrite, collecting)
+        async with time_limit(request.max_seconds, where):
+            collected = await fetch_over(file, landing, request.staging or (), request.options, show, collecting)
     finally:
         if collecting.unfinished:
-            results.unfinished = report(collecting.unfinished, given)
-    return report(collected, given) if collected else None
+            results.unfinished = report(collecting.unfinished, file)
+    return report(collected, file) if collected else None

@@ -27,6 +27,7 @@ from coalloc.collect.runtime.resolution import CollectServers, relays
 from coalloc.collect.runtime.server import CollectServer
 from coalloc.collect.runtime.staging import StagingArea
 from coalloc.collect.runtime.staging_records import StagingRecords
+from coalloc.collect.single_file import FileDestination
 from coalloc.collect.values import HERE, CollectReport, CollectRequest, CollectView, GuaranteedClass, PairView
 from coalloc.config import access, own_policy
 from coalloc.credentials import Credentials
@@ -92,7 +93,8 @@ async def collect(
         return MethodChoice(method, *plan) if plan else MethodChoice(method)
 
     began = time.time()
-    collection = CollectJob(items, field, redact(wanted.to), choose, watch, getrandbits(32), servers.loops)
+    seed, notes = getrandbits(32), (servers.loops, servers.unused)
+    collection = CollectJob(items, field, redact(wanted.to), choose, watch, seed, *notes)
     return await _run(collection, results, began, wanted.broker, servers.options.admission is None)
 
 
@@ -169,11 +171,10 @@ def _options(wanted: CollectRequest) -> EngineOptions:
 
 async def fetch_over(
     file: ReplicaSet,
-    where: Path,
+    landing: FileDestination,
     via: Sequence[str],
     options: EngineOptions,
     watch: Callable[[CollectView], None] | None,
-    overwrite: bool,
     results: Results[CollectReport],
 ) -> CollectReport | None:
     """Fetch one file from its replicas over relays, if that is faster; else do nothing and return None.
@@ -188,14 +189,13 @@ async def fetch_over(
         return None
     servers = CollectServers(options, outward=True)
     try:
-        item = replace(await servers.replicas(file), name=where.name, foreign=file.origin.kind != "user")
+        item = replace(await servers.replicas(file), name=landing.path.name, foreign=not landing.overwrite)
         for url in via or _measured_servers():
             servers.add(url, _folder(url))
         known = await _known(None, [*servers.by_label], HERE, None)
     except BaseException:
         await servers.close()
         raise
-    landing = LocalDestination(where.parent, overwrite)
     demand = Demand((File(item.name, item.size, tuple(item.paths), (HERE,)),))
     network = guessed(known, [*servers.by_label], HERE, complete=False)
     plan = _plan(network, demand) if is_known(known, demand) else None
@@ -206,7 +206,12 @@ async def fetch_over(
     field = _field(servers, landing)
     began, seed = time.time(), getrandbits(32)
     collection = CollectJob(
-        [item], field, str(where), lambda demand: choice(make(default(), network, demand, seed=seed)), watch, seed
+        [item],
+        field,
+        str(landing.path),
+        lambda demand: choice(make(default(), network, demand, seed=seed)),
+        watch,
+        seed,
     )
     return await _run(collection, results, began, None, options.admission is None)
 

@@ -1,13 +1,16 @@
-"""A collect job of a single file, reported as a download."""
+"""A collect job of a single file: its destination, and its report as a download."""
 
-from collections.abc import Container
+from pathlib import Path
 
+from coalloc.collect.runtime.item import CollectItem
+from coalloc.collect.runtime.local_destination import LocalDestination
 from coalloc.collect.values import HERE, CollectReport, CollectView, PairReport
-from coalloc.model.checksums import Basis, Checksum
+from coalloc.model.checksums import Basis
 from coalloc.model.progress import Phase, Snapshot, SourceView
+from coalloc.model.replicas import ReplicaSet
 from coalloc.model.reports import SourceReport, TransferReport
 
-__all__ = ["report", "snapshot"]
+__all__ = ["FileDestination", "report", "snapshot"]
 
 PHASES: dict[str, Phase] = {
     "connecting": "connecting",
@@ -17,13 +20,39 @@ PHASES: dict[str, Phase] = {
 }
 
 
-def report(collected: CollectReport, given: Container[Checksum]) -> TransferReport:
+class FileDestination(LocalDestination):
+    """A path of this machine, as for a download, that only files with this name may get.
+
+    :param replace: whether the file may replace a file with other content
+    :param within: the real path of a directory that the path must not leave by a symbolic link; None for no limit
+    :param beside: the name of the directory for partial data; None for `NAME.coget`
+    """
+
+    def __init__(self, path: Path, replace: bool, within: Path | None, beside: str | None) -> None:
+        super().__init__(path.parent, replace)
+        self.path = path
+        self._within = within
+        self._directory = beside
+
+    @property
+    def _bounds(self) -> Path | None:
+        return self._within
+
+    def _target(self, item: CollectItem) -> Path:
+        return self.path
+
+    def _beside(self, item: CollectItem) -> str | None:
+        return self._directory
+
+
+def report(collected: CollectReport, wanted: ReplicaSet) -> TransferReport:
     """Return the report of the download; its sources are the servers that sent bytes to this machine, relays included.
 
-    :param given: checksums given by the user or a Metalink
+    :param wanted: the file, with what the user or a Metalink states about it
     """
     (file,) = collected.files
-    basis: Basis = "given" if file.checksum in given else "own word"
+    by_pieces = wanted.pieces and not wanted.checksums
+    basis: Basis = "given" if by_pieces or file.checksum in wanted.checksums else "own word"
     return TransferReport(
         output=file.output,
         size=file.size,

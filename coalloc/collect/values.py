@@ -130,9 +130,9 @@ class CollectReport(NamedTuple):
 
     `duplicate_bytes` arrived a second time, `mended_bytes` were wrong and were fetched again from their origins.
     `staged_bytes` were sent to relays, `peaks` are the largest number of bytes that each host staged at once. `gone`
-    are the lost hosts, with the reason. `cleared` are paths that a killed job had left, and that this one has
-    removed. `loops` are the URLs of directories that were left out because their listings repeat. `guarantees` are the
-    promises to classes of files, by their patterns.
+    are the lost hosts, with the reason. `cleared` are paths that a killed job had left, and that this one has removed.
+    `loops` are the URLs of directories that were left out because their listings repeat. `guarantees` are the promises
+    to classes of files, by their patterns. `unused` are the URLs of replicas that are not used, with the reason.
     """
 
     output: str
@@ -154,6 +154,7 @@ class CollectReport(NamedTuple):
     cleared: tuple[str, ...] = ()
     loops: tuple[str, ...] = ()
     guarantees: Mapping[str, RateReport] = {}
+    unused: Mapping[str, str] = {}
 
 
 class PairView(NamedTuple):

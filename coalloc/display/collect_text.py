@@ -11,6 +11,9 @@ from coalloc.util import human
 
 __all__ = ["CollectionLines", "files", "headline", "pair", "print_collection"]
 
+SHOWN = 5
+"""Maximum number of unused replicas that are named."""
+
 
 class CollectionLines(TextLog[CollectView]):
     """A printer that writes the events of a collect job to `file`."""
@@ -124,10 +127,17 @@ def verification(report: CollectReport) -> str:
 
 
 def troubles(report: CollectReport) -> list[str]:
-    """Return one line for each lost host, each error, and each path that was cleared or left behind."""
+    """Return one line for each lost host, each error, and each path that was cleared or left behind.
+
+    If a file is missing, also name some replicas that are not used.
+    """
+    missing = any(file.outcome == "missing" for file in report.files)
+    unused = list(report.unused.items()) if missing else []
     return [
         *(f"{human.host(host)} was lost: {reason}" for host, reason in report.gone.items()),
         *map(_trouble, (each for each in report.files if each.error)),
+        *(f"{url} is not used: {reason}" for url, reason in unused[:SHOWN]),
+        *([f"{len(unused) - SHOWN} more replicas are not used"] if len(unused) > SHOWN else []),
         *(f"removed, as a run that was killed had left it: {where}" for where in report.cleared),
         *(f"left behind: {each.where}: {each.reason}" for each in report.left),
     ]

@@ -52,6 +52,7 @@ def collection(report: CollectReport) -> Document:
         "cleared": list(report.cleared),
         "loops": list(report.loops),
         "guarantees": {pattern: _promised_rate(each) for pattern, each in report.guarantees.items()},
+        "unused": dict(report.unused),
     }
 
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from coalloc.model.checksums import Checksum
+from coalloc.model.checksums import Checksum, PieceHashes
 from coalloc.partial_file.folder import refuse_outside
 from coalloc.partial_file.owned_directory import DIRECTORY, owner_of_new_files
 from coalloc.partial_file.sparse_file import BLOCK
-from coalloc.util.checksums import ROLLING, hasher
+from coalloc.util.checksums import ROLLING, Hasher, hasher
 from coalloc.util.disk import disk_error
 
 __all__ = ["is_comparable", "matching_bytes", "resembles"]
@@ -41,7 +41,9 @@ def is_comparable(target: Path, checksum: Checksum, within: Path | None = None) 
         return found is None or checksum.algorithm not in ROLLING or _is_own(found, folder)
 
 
-def matching_bytes(target: Path, wanted: Checksum, size: int | None, within: Path | None = None) -> int | None:
+def matching_bytes(
+    target: Path, wanted: Checksum | PieceHashes, size: int | None, within: Path | None = None
+) -> int | None:
     """Read `target`; return its size if it is a plain file with this checksum (and of `size` bytes, if known).
 
     Return None otherwise, and for another user's file if the checksum is easily forged, as in `is_comparable`.
@@ -53,7 +55,12 @@ def matching_bytes(target: Path, wanted: Checksum, size: int | None, within: Pat
         if there is None or size not in (None, there.st_size):
             return None
         flags = os.O_NONBLOCK | (0 if within is None else os.O_NOFOLLOW)  # it may have become a FIFO, which would block
-        found, block, total = hasher(wanted.algorithm), memoryview(bytearray(BLOCK)), 0
+        if isinstance(wanted, Checksum):
+            found: Hasher = hasher(wanted.algorithm)
+            value = wanted.value
+        else:
+            found, value = _PieceHasher(wanted), "".join(wanted.values)
+        block, total = memoryview(bytearray(BLOCK)), 0
         with open(os.open(target.name, os.O_RDONLY | os.O_CLOEXEC | flags, dir_fd=folder), "rb", buffering=0) as file:
             now = os.fstat(file.fileno())
             if not stat.S_ISREG(now.st_mode) or (wanted.algorithm in ROLLING and not _is_own(now, folder)):
@@ -61,7 +68,30 @@ def matching_bytes(target: Path, wanted: Checksum, size: int | None, within: Pat
             while count := file.readinto(block):
                 found.update(block[:count])
                 total += count
-        return total if found.hexdigest() == wanted.value and size in (None, total) else None
+        return total if found.hexdigest() == value and size in (None, total) else None
+
+
+class _PieceHasher:
+    """The hashes of consecutive pieces, one after the other, with the interface of a hashlib object."""
+
+    def __init__(self, hashes: PieceHashes) -> None:
+        self._algorithm = hashes.algorithm
+        self._length = self._left = hashes.length
+        self._piece = hasher(hashes.algorithm)
+        self._ended: list[str] = []
+
+    def update(self, data: memoryview, /) -> None:
+        while data:
+            if not self._left:
+                self._ended.append(self._piece.hexdigest())
+                self._piece, self._left = hasher(self._algorithm), self._length
+            part = data[: self._left]
+            self._piece.update(part)
+            self._left -= len(part)
+            data = data[len(part) :]
+
+    def hexdigest(self) -> str:
+        return "".join((*self._ended, self._piece.hexdigest()))
 
 
 @contextmanager

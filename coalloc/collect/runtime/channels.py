@@ -154,7 +154,7 @@ class Inward(Channel):
         def deliver(start: int, end: int, data: memoryview | None) -> None:
             assert data is not None, "these channels end at this machine"
             self._note_progress()
-            self._here.write(sink, start, data)
+            self._here.write(sink, self._holder.label, start, data)
             received(start, end)
 
         admission = self._holder.options.admission
@@ -192,11 +192,11 @@ class Inward(Channel):
 
         :raises ReplicaChanged: when the file has become too short
         """
-        size = None
+        now = None
         with suppress(SourceError):
-            size = await self._holder.size_now(path)
-        if size is not None and size < end:
-            changed = f"{self._holder.label}{without_query(path)} shrank to {size} bytes during the collect job"
+            now = await self._holder.stat_now(path)
+        if now is not None and now.size < end:
+            changed = f"{self._holder.label}{without_query(path)} shrank to {now.size} bytes during the collect job"
             raise ReplicaChanged(changed, "run the same command again")
 
     async def _watched(self, fetch: Coroutine[None, None, object], span: Span) -> None:

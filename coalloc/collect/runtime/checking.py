@@ -5,12 +5,14 @@ from typing import NamedTuple
 
 from coalloc.collect.runtime.item import CollectItem
 from coalloc.errors import VerificationError
-from coalloc.model.checksums import Checksum
+from coalloc.model.checksums import Checksum, PieceHashes
 from coalloc.util.concurrency import gather
 
-__all__ = ["Ask", "ChecksumVerdict", "check"]
+__all__ = ["FAST", "Ask", "ChecksumVerdict", "check", "wrong_pieces"]
 
 FAST = "adler32"
+AT_ONCE = 32
+"""Maximum number of pieces whose hashes are asked for at the same time, as a file may have a million pieces."""
 STRONG = ("sha256", "sha512", "sha1", "md5")
 """Checksums that a relay is assumed unable to forge, unlike adler32."""
 Ask = Callable[[str, int, int], Awaitable[str | None]]
@@ -19,11 +21,15 @@ Range = tuple[int, int]
 
 
 class ChecksumVerdict(NamedTuple):
-    """The checksum at the destination, whether origin or user confirm it, and the byte ranges that are wrong."""
+    """The checksum at the destination, whether origin or user confirm it, and the byte ranges that are wrong.
+
+    `same`: a checksum, which a relay may have forged, shows that the file is the one of an origin, or the expected one.
+    """
 
     checksum: Checksum | None
     verified: bool
     wrong: tuple[Range, ...] = ()
+    same: bool = False
 
 
 async def check(
@@ -33,15 +39,19 @@ async def check(
 
     :param pieces: byte ranges [start, end), as they arrived
     :param relayed: whether some bytes were relayed by other hosts, which could forge an adler32
-    :raises VerificationError: when the origin holds another file than the expected one
+    :raises VerificationError: when the origin holds another file than the expected one, or only hashes of pieces are
+        known, and the destination cannot compute them
     """
     if not item.size and not item.expected:
-        return ChecksumVerdict(Checksum(FAST, "00000001"), True)
-    refuted = unknown = False
+        return ChecksumVerdict(Checksum(FAST, "00000001"), True, same=True)
+    if item.pieces and not item.expected:
+        return await _by_pieces(item, item.pieces, origin, sink, relayed)
+    refuted = unknown = alike = False
     if item.expected and (found := await sink(item.expected.algorithm, 0, item.size)):
         if found == item.expected.value and not (relayed and item.expected.algorithm not in STRONG):
-            return ChecksumVerdict(item.expected, True)
-        refuted = found != item.expected.value
+            return ChecksumVerdict(item.expected, True, same=True)
+        alike = found == item.expected.value
+        refuted = not alike
     elif item.expected:
         stated = await origin(item.expected.algorithm, 0, item.size)
         refuted, unknown = stated not in (None, item.expected.value), stated is None
@@ -49,8 +59,11 @@ async def check(
     checksum = Checksum(FAST, found) if found else None
     if None not in (at_origin, found) and at_origin != found:
         return ChecksumVerdict(checksum, False, await _wrong(item, pieces, origin, sink))
-    alike = at_origin is not None and at_origin == found and not relayed
-    verdict = ChecksumVerdict(checksum, True) if alike else await _strongly(item, checksum, origin, sink)
+    alike = alike or (at_origin is not None and at_origin == found)
+    if alike and not relayed:
+        verdict = ChecksumVerdict(checksum, True, same=True)
+    else:
+        verdict = await _strongly(item, checksum, origin, sink, alike)
     if refuted and item.expected and verdict.verified:
         raise VerificationError(
             f"{item.name} does not have the {item.expected.algorithm} {item.expected.value}, here and at its origin",
@@ -61,14 +74,45 @@ async def check(
     return verdict._replace(verified=verdict.verified and not unknown)  # both ends may have the same wrong file
 
 
-async def _strongly(item: CollectItem, checksum: Checksum | None, origin: Ask, sink: Ask) -> ChecksumVerdict:
+async def _by_pieces(item: CollectItem, hashes: PieceHashes, origin: Ask, sink: Ask, relayed: bool) -> ChecksumVerdict:
+    wrong = await wrong_pieces(hashes, item.size, sink)
+    if wrong is None:
+        raise VerificationError(
+            f"{item.name} has only {hashes.algorithm} hashes of its pieces, which its destination cannot compute",
+            "collect it to a directory of this machine",
+        )
+    found = await sink(FAST, 0, item.size)
+    checksum = Checksum(FAST, found) if found else None
+    if wrong:
+        return ChecksumVerdict(checksum, False, wrong)
+    if relayed and hashes.algorithm not in STRONG:
+        return await _strongly(item, checksum, origin, sink, same=True)
+    return ChecksumVerdict(checksum, True, same=True)
+
+
+async def wrong_pieces(hashes: PieceHashes, size: int, ask: Ask) -> tuple[Range, ...] | None:
+    """Return the pieces of a file that do not have their hashes; None if their hashes are not available."""
+    wrong: list[Range] = []
+    pieces = [(start, min(start + hashes.length, size)) for start in range(0, size, hashes.length)]
+    for at in range(0, len(pieces), AT_ONCE):
+        some, values = pieces[at : at + AT_ONCE], hashes.values[at : at + AT_ONCE]
+        found = await gather(*(ask(hashes.algorithm, *piece) for piece in some))
+        if None in found:
+            return None
+        wrong += [piece for piece, value, own in zip(some, values, found, strict=True) if own != value]
+    return tuple(wrong)
+
+
+async def _strongly(
+    item: CollectItem, checksum: Checksum | None, origin: Ask, sink: Ask, same: bool
+) -> ChecksumVerdict:
     """Compare by a checksum that relays cannot forge; if none is available, the file is not verified."""
     for name in STRONG:
         at_origin, found = await _checksums(name, item, origin, sink)
         if at_origin is not None and found is not None:
             wrong = () if at_origin == found else ((0, item.size),)
-            return ChecksumVerdict(Checksum(name, found), not wrong, wrong)
-    return ChecksumVerdict(checksum, False)
+            return ChecksumVerdict(Checksum(name, found), not wrong, wrong, not wrong)
+    return ChecksumVerdict(checksum, False, same=same)
 
 
 async def _checksums(name: str, item: CollectItem, origin: Ask, sink: Ask) -> tuple[str | None, str | None]:

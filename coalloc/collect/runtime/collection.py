@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
+from types import MappingProxyType
 from typing import NamedTuple
 
 from coalloc.collect.methods import Method
@@ -69,6 +70,7 @@ class CollectJob:
     :param choose: function that chooses the method, called when it is known which files are already present
     :param watch: callback that gets a view several times a second
     :param loops: URLs of directories that were left out because their listings repeat, for the report
+    :param unused: URLs of replicas that are not used, with the reason, for the report
     """
 
     def __init__(
@@ -80,6 +82,7 @@ class CollectJob:
         watch: Callable[[CollectView], None] | None = None,
         seed: int = 0,
         loops: Sequence[str] = (),
+        unused: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._items = items
         self._field = field
@@ -88,6 +91,7 @@ class CollectJob:
         self._watch = watch
         self._chance = Random(seed)
         self._loops = loops
+        self._unused = unused
         self._loop = asyncio.get_running_loop()
         self._began = self._loop.time()
         self._meter = ByteMeter()
@@ -168,15 +172,16 @@ class CollectJob:
         landing = self._field.landing
         if not await landing.resembles(item):
             return None
-        checksum = item.expected or await self._checksum(item)
-        known = await landing.has(item, checksum) if checksum else await landing.fetched_before(item)
+        wanted = item.expected or item.pieces or await self._checksum(item)
+        known = await landing.has(item, wanted) if wanted else await landing.fetched_before(item)
         if not known:
-            if checksum is None and landing.compares:
+            if wanted is None and landing.compares:
                 self._unknown.add(item.name)
             return None
         if cleared := await landing.clear(item):
             self._cleared.append(cleared)
-        return Collected(item.name, landing.place(item), item.size, "there", None, checksum, checksum is not None)
+        checksum = wanted if isinstance(wanted, Checksum) else None
+        return Collected(item.name, landing.place(item), item.size, "there", None, checksum, wanted is not None)
 
     async def _clear(self) -> None:
         """Remove the staging areas and partial files that killed jobs left at the servers of this one."""
@@ -285,6 +290,7 @@ class CollectJob:
             cleared=tuple(self._cleared),
             loops=tuple(self._loops),
             guarantees=method.guarantees() if method else {},
+            unused=dict(self._unused),
         )
 
     def _outcome(self, item: CollectItem) -> Collected:

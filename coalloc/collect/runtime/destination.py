@@ -6,8 +6,10 @@
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import ClassVar
 
+from coalloc.collect.runtime.checking import wrong_pieces
 from coalloc.collect.runtime.item import CollectItem
 from coalloc.collect.runtime.partial_files import ServerPartialFiles
 from coalloc.collect.runtime.server import CollectServer
@@ -15,8 +17,8 @@ from coalloc.collect.runtime.server_name_equality import held
 from coalloc.collect.runtime.staging import SWEEP_SECONDS, SWEEPS
 from coalloc.collect.runtime.staging_records import StagingRecords
 from coalloc.engine.gridftp.storage import Storage
-from coalloc.errors import AlreadyThere, NoSuchFile, SourceError, TargetExists
-from coalloc.model.checksums import Checksum
+from coalloc.errors import AlreadyThere, NoSuchFile, SourceError, TargetExists, Unsupported
+from coalloc.model.checksums import Checksum, PieceHashes
 from coalloc.resolve import refuse_collisions
 
 __all__ = ["Destination", "ServerDestination"]
@@ -58,8 +60,8 @@ class Destination(ABC):
         """Return whether a file of this name and size exists already."""
 
     @abstractmethod
-    async def has(self, item: CollectItem, checksum: Checksum) -> bool:
-        """Return whether the existing file has this checksum; False if its checksum is not available."""
+    async def has(self, item: CollectItem, wanted: Checksum | PieceHashes) -> bool:
+        """Return whether the existing file has this checksum, or these hashes; False if they are not available."""
 
     async def fetched_before(self, item: CollectItem) -> bool:
         """Return whether the existing file is known to be one that an earlier job fetched in this version."""
@@ -147,13 +149,21 @@ class ServerDestination(Destination):
             return False
         return True
 
-    async def has(self, item: CollectItem, checksum: Checksum) -> bool:
-        return await self._server.checksum(self._path(item), checksum.algorithm, 0, item.size) == checksum.value
+    async def has(self, item: CollectItem, wanted: Checksum | PieceHashes) -> bool:
+        existing = partial(self._server.checksum, self._path(item))
+        if isinstance(wanted, PieceHashes):
+            return await wrong_pieces(wanted, item.size, existing) == ()
+        return await existing(wanted.algorithm, 0, item.size) == wanted.value
 
     async def begin(self, item: CollectItem) -> None:
         if item.name in self._beside:
             return
-        path = self._path(item)
+        path, hashes = self._path(item), None if item.expected else item.pieces
+        if hashes and not await self._server.ask(lambda store: _offers(store, hashes.algorithm)):
+            raise Unsupported(
+                f"{item.name} has only {hashes.algorithm} hashes of its pieces, which {self.label} cannot compute",
+                "collect it to a directory of this machine",
+            )
         async with self._making:
             if not self._made:
                 await self._partial.record()
@@ -196,6 +206,10 @@ class ServerDestination(Destination):
                 return False  # the result is unknown
             await asyncio.sleep(SWEEP_SECONDS)
         return False
+
+
+async def _offers(store: Storage, algorithm: str) -> bool:
+    return store.offers(algorithm)
 
 
 async def _make(store: Storage, folder: str) -> None:

@@ -6,12 +6,13 @@ from typing import Literal
 
 from coalloc.collect.methods.actions import Piece
 from coalloc.collect.runtime.carrier import Carrier
-from coalloc.collect.runtime.checking import ChecksumVerdict, check
+from coalloc.collect.runtime.checking import FAST, ChecksumVerdict, check
 from coalloc.collect.runtime.destination import Destination
 from coalloc.collect.runtime.holder import Holder
 from coalloc.collect.runtime.item import CollectItem
 from coalloc.collect.values import Collected
 from coalloc.errors import ReplicaChanged, SourceError, VerificationError
+from coalloc.util.concurrency import gather
 
 __all__ = ["Finisher"]
 
@@ -35,34 +36,58 @@ class Finisher:
         :param pieces: byte ranges [start, end), as they arrived
         :param began: start of the collect job on the loop's clock
         :raises VerificationError: when the file is wrong and cannot be repaired
-        :raises ReplicaChanged: when its size has changed at its origin
+        :raises ReplicaChanged: when it has changed at its origin
         :raises CoallocError: when a server cannot be asked
         """
         verdict = await self._mended(item, pieces)
-        await self._see_size(item)
+        await self._see_version(item, verdict.same)
+        if not verdict.same and len(item.paths) > 1:
+            await self._see_one_file(item)
         outcome: Literal["collected", "there"] = "collected" if await self._landing.publish(item) else "there"
         seconds = self._loop.time() - began
         where = self._landing.place(item)
         return Collected(item.name, where, item.size, outcome, seconds, verdict.checksum, verdict.verified)
 
-    async def _see_size(self, item: CollectItem) -> None:
-        """Check the size at the origin: the collected bytes may be the beginning of a file that has grown.
+    async def _see_version(self, item: CollectItem, same: bool) -> None:
+        """Check the size at the origins, as the file may have grown, and its version, as the bytes may be of two.
 
-        :raises ReplicaChanged: when the size differs, or the server states that the file has changed
+        :param same: whether a checksum shows that all bytes are of one version; else every origin must answer
+        :raises ReplicaChanged: when size or version differ, or the server states that the file has changed
+        :raises SourceError: when an origin that must answer does not
         """
-        for host, path in self._holders(item):
+        for host, path in self._holders(item) if same else item.paths.items():
             try:
-                size = await self._servers[host].size_now(path)
-                break
-            except ReplicaChanged:
-                raise
-            except SourceError:
+                now = await self._servers[host].stat_now(path)
+            except SourceError as error:
+                if isinstance(error, ReplicaChanged) or not same:
+                    raise
                 continue
-        else:
-            return
-        if size != item.size:
-            raise ReplicaChanged(
-                f"{item.name} changed from {item.size} to {size} bytes at its origin", "run the same command again"
+            if now.size != item.size:
+                raise ReplicaChanged(
+                    f"{item.name} changed from {item.size} to {now.size} bytes at its origin",
+                    "run the same command again",
+                )
+            if same:
+                return
+            if item.versions.get(host) not in (None, now.validator):
+                self._landing.revoke(item, 0, item.size)  # a later run could find the old version again
+                raise ReplicaChanged(
+                    f"{item.name} changed at its origin during the collect job", "run the same command again"
+                )
+
+    async def _see_one_file(self, item: CollectItem) -> None:
+        """Check that all replicas have the same checksum, as the bytes may be of several of them.
+
+        :raises VerificationError: when they have not, or one cannot compute it
+        :raises SourceError: when a server cannot be asked
+        """
+        asked = (self._servers[host].checksum(path, FAST, 0, item.size) for host, path in item.paths.items())
+        found = set(await gather(*asked))
+        if None in found or len(found) > 1:
+            raise VerificationError(
+                f"{item.name} may be a mixture: its bytes come from {' and '.join(item.paths)}, "
+                "and no checksum shows that these have the same file",
+                "give one replica only, or its checksum in a Metalink",
             )
 
     async def _mended(self, item: CollectItem, pieces: Sequence[tuple[int, int]]) -> ChecksumVerdict:
@@ -76,6 +101,11 @@ class Finisher:
         verdict = await self._check(item, pieces)
         if verdict.wrong:
             wrong = sum(end - start for start, end in verdict.wrong)
+            if item.pieces and not item.expected:
+                raise VerificationError(
+                    f"{item.name}: {wrong} bytes do not have the hashes of the Metalink after several fetches",
+                    "check the Metalink, or give a replica that is known to be good",
+                )
             raise VerificationError(
                 f"{item.name}: {wrong} bytes differ from its origin after several fetches",
                 "check the disks of both servers, and whether another program writes the file",

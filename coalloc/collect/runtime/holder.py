@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 
 from coalloc.engine.base import EngineOptions
 from coalloc.errors import SourceError
+from coalloc.model.replicas import Stat
 
 __all__ = ["Holder"]
 
@@ -29,8 +30,8 @@ class Holder(ABC):
         return None
 
     @abstractmethod
-    async def size_now(self, path: str) -> int | None:
-        """Return the current size of a file; None if the server does not state it.
+    async def stat_now(self, path: str) -> Stat:
+        """Return the current size and version of a file, the version as in `CollectItem.versions`.
 
         :raises ReplicaChanged: when the server states that the file is not the one that it described before
         :raises SourceError: when it cannot be asked

@@ -1,9 +1,9 @@
 """A file to be collected, with its paths at servers; the planner's `File` has none."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from coalloc.model.checksums import Checksum
+from coalloc.model.checksums import Checksum, PieceHashes
 
 __all__ = ["CollectItem"]
 
@@ -16,16 +16,19 @@ class CollectItem:
     :param size: size in bytes
     :param paths: its paths, by the labels of the servers that hold it
     :param expected: its checksum, if known beforehand
-    :param version: what changes when the file does, such as its time of modification or its ETag, if known
+    :param versions: by label, what changes when the file does at this server, such as its time of modification or its
+        ETag; without the servers where that is not known
     :param foreign: whether a server's directory, a Metalink or a broker chose its name, and not the user
+    :param pieces: hashes of its pieces from a Metalink, which decide if there is no expected checksum
     """
 
     name: str
     size: int
     paths: Mapping[str, str]
     expected: Checksum | None = None
-    version: str | None = None
+    versions: Mapping[str, str] = field(default_factory=dict)
     foreign: bool = True
+    pieces: PieceHashes | None = None
 
     @property
     def urls(self) -> tuple[str, ...]:

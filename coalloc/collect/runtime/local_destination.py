@@ -16,7 +16,7 @@ from coalloc.collect.runtime.partial_name_records import PartialNames
 from coalloc.collect.values import HERE
 from coalloc.errors import TargetExists
 from coalloc.history.fetched import FetchedFiles, FetchedGroup
-from coalloc.model.checksums import Checksum
+from coalloc.model.checksums import Checksum, PieceHashes
 from coalloc.model.replicas import Stat
 from coalloc.partial_file import (
     HeldHere,
@@ -57,20 +57,23 @@ class _Open:
             raise
 
     def _begin(self, item: CollectItem) -> None:
-        urls = list(item.urls)
-        urls.append(staged(urls[0]))
+        self.sources = {label: number for number, label in enumerate(item.paths)}
+        """Index of each server's origin in the journal."""
         self.relay = len(item.paths)
-        """Index of the journal's origin for bytes that relays staged."""
-        stat = Stat(item.size, item.version)
-        header = describe(
-            item.size, urls, dict.fromkeys(range(len(urls)), stat), [item.expected] if item.expected else []
-        )
+        """Index of the origin for bytes that relays staged, whichever server they come from."""
+        urls = [*item.urls, staged(item.urls[0])]
+        of_all = str(dict(item.versions)) if len(item.versions) == len(item.paths) else None
+        versions = [*(item.versions.get(label) for label in item.paths), of_all]
+        stats = {number: Stat(item.size, version) for number, version in enumerate(versions)}
+        header = describe(item.size, urls, stats, [item.expected] if item.expected else [])
+        decided = item.expected or item.pieces
         earlier = recall(self.partial.journal_path, header, self.partial.directory)
         origins = earlier.header.origins
+        now = {(origin.url, origin.validator) for origin in header.origins if origin.validator}
         known = [
             extent
             for extent in earlier.extents
-            if item.expected or origins[extent.source].validator == stat.validator is not None
+            if decided or (origins[extent.source].url, origins[extent.source].validator) in now
         ]
         reused = self.partial.begin(item.size, known, [item.expected.algorithm] if item.expected else [])
         self.journal = Journal.create(self.partial.journal_path, earlier.header, reused, own=self.partial.directory)
@@ -130,8 +133,8 @@ class LocalDestination(Destination):
     async def exists(self, item: CollectItem) -> bool:
         return await in_thread(os.path.lexists, self._target(item))
 
-    async def has(self, item: CollectItem, checksum: Checksum) -> bool:
-        return await in_thread(matching_bytes, self._target(item), checksum, item.size, self._bounds) is not None
+    async def has(self, item: CollectItem, wanted: Checksum | PieceHashes) -> bool:
+        return await in_thread(matching_bytes, self._target(item), wanted, item.size, self._bounds) is not None
 
     async def fetched_before(self, item: CollectItem) -> bool:
         return await in_thread(self._fetched.files.is_whole, self._target(item), _versions(item))
@@ -169,10 +172,14 @@ class LocalDestination(Destination):
         """Return the ranges of [start, end) that earlier runs stored."""
         return self._open[name].reused.within(start, end)
 
-    def write(self, name: str, offset: int, view: memoryview) -> None:
-        """Store these bytes. :raises SinkError: when the disk fails"""
+    def write(self, name: str, sender: str, offset: int, view: memoryview) -> None:
+        """Store these bytes.
+
+        :param sender: label of the server that they came from: a relay, or one that holds the file
+        :raises SinkError: when the disk fails
+        """
         file = self._open[name]
-        source = file.relay if name in self.relayed else 0
+        source = file.relay if name in self.relayed else file.sources[sender]
         file.journal.append(file.partial.write(source, offset, view))
 
     async def digest(self, item: CollectItem, algorithm: str, start: int, end: int) -> str | None:
@@ -228,4 +235,7 @@ class LocalDestination(Destination):
 
 
 def _versions(item: CollectItem) -> Mapping[str, Stat]:
-    return {url: Stat(item.size, item.version) for url in item.urls}
+    """Return the version of the file by its URL; none if it has several, as their bytes may be mixed."""
+    if len(item.paths) > 1:
+        return {}
+    return {url: Stat(item.size, item.versions.get(label)) for label, url in zip(item.paths, item.urls, strict=True)}

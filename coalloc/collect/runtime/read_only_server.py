@@ -147,12 +147,13 @@ class ReadOnlyServer(Holder):
             changed = f"{redact(file.url)} changed during the collect job"
             raise ReplicaChanged(changed, "run the same command again")
 
-    async def size_now(self, path: str) -> int | None:
+    async def stat_now(self, path: str) -> Stat:
         file = self._files[path]
         async with self.session(path) as source:
             if now := await source.recheck():
                 self._compare(file, now)
-        return file.stat.size if file.stat else None
+        assert file.stat
+        return file.stat
 
     async def checksum(self, path: str, algorithm: str, start: int, end: int) -> str | None:
         """Return the digest that the server states, or computes if it is an FTP server; None if it has none.
@@ -246,7 +247,7 @@ class ReadOnlyInward(Inward):
             if not (self._here.is_open(sink) and self._here.missing(sink, 0, size)):
                 raise _FileComplete
             for gap in self._here.missing(sink, start, end):
-                self._here.write(sink, gap[0], data[gap[0] - start : gap[1] - start])
+                self._here.write(sink, self._server.label, gap[0], data[gap[0] - start : gap[1] - start])
                 for piece in list(self._awaited[sink]):
                     piece.received(*gap)
             for piece in self._awaited[sink]:

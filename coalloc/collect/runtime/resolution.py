@@ -7,9 +7,11 @@ are two files.
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from urllib.parse import urlsplit
 
+from coalloc.collect.runtime.checking import FAST
 from coalloc.collect.runtime.holder import Holder
 from coalloc.collect.runtime.item import CollectItem
 from coalloc.collect.runtime.read_only_server import AT_ONCE, ReadOnlyServer
@@ -17,11 +19,11 @@ from coalloc.collect.runtime.server import CollectServer
 from coalloc.engine import open_lister
 from coalloc.engine.base import EngineOptions
 from coalloc.engine.gridftp.address import parse, parse_server
-from coalloc.engine.gridftp.storage import Storage
+from coalloc.engine.gridftp.storage import Storage, described
 from coalloc.engine.http.answers import condition
-from coalloc.errors import CoallocError, NothingToFetchFrom, SourceError, UsageError
+from coalloc.errors import CoallocError, NothingToFetchFrom, SourceError, UsageError, VerificationError
 from coalloc.history.values import source_key
-from coalloc.model.checksums import Checksum
+from coalloc.model.checksums import Checksum, PieceHashes
 from coalloc.model.forecasts import FoundReplicas
 from coalloc.model.listings import Entry
 from coalloc.model.replicas import Origin, Replica, ReplicaSet, Stat
@@ -40,6 +42,8 @@ __all__ = ["CollectServers", "relays"]
 SCHEMES = ("ftp", "gsiftp")
 READ_ONLY = ("az", "dav", "davs", "ftpes", "ftps", "gs", "http", "https", "s3")
 """Schemes of servers that only send files."""
+BEGINNING = 1 << 20
+"""Maximum bytes that show whether a server computes checksums; whole files are compared at the end."""
 
 
 def relays(url: str) -> bool:
@@ -65,6 +69,8 @@ class CollectServers:
     folders: dict[str, str] = field(default_factory=dict)
     loops: list[str] = field(default_factory=list)
     """URLs of directories that were left out because their listings are those of directories above them."""
+    unused: dict[str, str] = field(default_factory=dict)
+    """URLs of replicas that are not used, with the reason."""
 
     @property
     def senders(self) -> frozenset[str]:
@@ -144,11 +150,12 @@ class CollectServers:
         server = self.add(url, path.rstrip("/").rpartition("/")[0] or "/")
         if path.endswith("/"):
             entries = await server.ask(lambda store: _listed(store, path.rstrip("/")))
-            return [_item_by_entry(name, entry, {server.label: path + name}) for name, entry in entries]
+            stats = await gather(*(_stat(server, path + name, entry) for name, entry in entries))
+            return [_item(name, server, path + name, stat) for (name, _), stat in zip(entries, stats, strict=True)]
         entry = await server.ask(lambda store: store.stat(path))
         if entry.kind == "dir":
             raise UsageError(f"{address.shown} is a directory", "end it with / to collect everything in it")
-        return [_item_by_entry(path.rpartition("/")[2], entry, {server.label: path}, foreign=False)]
+        return [_item(path.rpartition("/")[2], server, path, described(entry), foreign=False)]
 
     async def _files_of_sender(self, url: str) -> list[CollectItem]:
         """Return the files of a URL of a server that only sends, or of a federation."""
@@ -183,13 +190,14 @@ class CollectServers:
                 (await with_caches(replica_set([url]), self.options.dialers))._replace(name=name)
             )
         server, path = self.add_file(url, stated=stated)
-        return _item_by_stat(name, {server.label: path}, await server.stat(path))
+        return _item(name, server, path, await server.stat(path))
 
     async def replicas(self, file: ReplicaSet) -> CollectItem:
         """Return a file with its usable replicas: those of the file's known size, or else of the first one's size.
 
-        Bytes of several replicas are mixed only if a checksum shows that they are of the same file; GridFTP servers
-        compute one. Replicas that only the answer of another server names are not used.
+        Bytes of several replicas are mixed only if a checksum can show that they are of the same file: an expected one,
+        or one from each of their servers; otherwise the first is used alone. Replicas that only the answer of another
+        server names are not used.
         """
         replicas = [each for each in file.without_guests().replicas if relays(each.url) or self._may_send(each.url)]
         looked = await gather(*(self._look(each) for each in replicas))
@@ -205,12 +213,44 @@ class CollectServers:
                 "choose another file",
             )
         expected = expectation(file.checksums)
-        if expected is None and not all(map(relays, usable)):
-            usable, expected = _with_the_first_checksum(usable)
+        if expected is None and file.pieces is None:
+            usable, expected = await self._comparable(usable, size)
         _check_name(file.name)
-        paths = {source_key(url): parse(url).named if relays(url) else _path(url) for url in usable}
-        first = next(iter(usable.values()))
-        return CollectItem(file.name, size, paths, expected, _version(first))
+        _check_pieces(file.name, file.pieces, size)
+        paths: dict[str, str] = {}
+        versions: dict[str, str] = {}
+        for url, stat in usable.items():
+            label = source_key(url)
+            if label in paths:
+                continue  # a server takes part with one replica
+            paths[label] = parse(url).named if relays(url) else _path(url)
+            if version := _version(stat):
+                versions[label] = version
+        self.unused |= {
+            redact(replica.url): _why_unused(answer, size)
+            for replica, answer in zip(replicas, looked, strict=True)
+            if replica.url not in usable
+        }
+        return CollectItem(file.name, size, paths, expected, versions, pieces=file.pieces)
+
+    async def _comparable(self, usable: dict[str, Stat], size: int) -> tuple[dict[str, Stat], Checksum | None]:
+        """Return the replicas that can be compared with the first one, which may be none; and a stated checksum.
+
+        GridFTP servers compute checksums; these must have the same one of their first bytes.
+        """
+        if not all(map(relays, usable)):
+            return _with_the_first_checksum(usable)
+        if len(usable) == 1:
+            return usable, None
+        first, *_ = usable
+        found = dict(zip(usable, await gather(*(self._beginning(url, size) for url in usable)), strict=True))
+        alike = {url: stat for url, stat in usable.items() if url == first or found[url] == found[first] is not None}
+        return alike, None
+
+    async def _beginning(self, url: str, size: int) -> str | None:
+        with suppress(SourceError):
+            return await self.by_label[source_key(url)].checksum(parse(url).named, FAST, 0, min(size, BEGINNING))
+        return None
 
     def _may_send(self, url: str) -> bool:
         return _is_read_only(url) and not self.outward
@@ -222,11 +262,9 @@ class CollectServers:
                 server, path = self.add_file(url, replica.origin)
                 return await server.stat(path)
             path = parse(url).named
-            store = self.add(url, path.rpartition("/")[0] or "/", replica.origin)
-            entry = await store.ask(lambda store: store.stat(path))
+            return await self.add(url, path.rpartition("/")[0] or "/", replica.origin).stat_now(path)
         except SourceError as error:
             return error
-        return Stat(entry.size or 0, None if entry.modified is None else str(entry.modified))
 
 
 def _server(url: str) -> str:
@@ -246,8 +284,16 @@ def _with_the_first_checksum(usable: Mapping[str, Stat]) -> tuple[dict[str, Stat
     return alike, stated
 
 
+def _why_unused(answer: Stat | SourceError, size: int) -> str:
+    if isinstance(answer, SourceError):
+        return str(answer)
+    if answer.size != size:
+        return f"it has {answer.size} bytes, not {size}"
+    return "no checksum shows that it is the same file as the first replica; give the file's checksum in a Metalink"
+
+
 def _version(stat: Stat) -> str | None:
-    """Return what identifies the version of a file at a web server; None if it may stay when the file changes."""
+    """Return what identifies the version of a file; None if it is unknown, or may stay when the file changes."""
     return stat.validator if condition(stat.validator) else None
 
 
@@ -255,20 +301,35 @@ async def _listed(store: Storage, top: str) -> list[tuple[str, Entry]]:
     return [found async for found in walk(store, top)]
 
 
-def _item_by_entry(name: str, entry: Entry, paths: Mapping[str, str], foreign: bool = True) -> CollectItem:
+async def _stat(server: CollectServer, path: str, entry: Entry) -> Stat:
+    """Return the size and the version of a listed file; ask the server for the version if the listing has none."""
+    if entry.modified is None:
+        with suppress(SourceError):  # it may be refused later
+            return await server.stat_now(path)
+    return described(entry)
+
+
+def _item(name: str, server: Holder, path: str, stat: Stat, foreign: bool = True) -> CollectItem:
+    """Return a file that one server has."""
     _check_name(name)
-    version = None if entry.modified is None else str(entry.modified)
-    return CollectItem(name, entry.size or 0, paths, None, version, foreign)
-
-
-def _item_by_stat(name: str, paths: Mapping[str, str], stat: Stat) -> CollectItem:
-    return CollectItem(name, stat.size, paths, expectation(stat.checksums), _version(stat))
+    version = _version(stat)
+    versions = {server.label: version} if version else {}
+    return CollectItem(name, stat.size, {server.label: path}, expectation(stat.checksums), versions, foreign)
 
 
 def _check_name(name: str) -> None:
     """Check the name of a file. :raises UsageError: when it is not safe"""
     if reason := why_unsafe(name):
         raise UsageError(f"the file name {name[:200]!r} {reason}", "fetch it separately, with coget get -o")
+
+
+def _check_pieces(name: str, pieces: PieceHashes | None, size: int) -> None:
+    """Check the number of hashes. :raises VerificationError: when they are of a file of another size"""
+    if pieces and len(pieces.values) != -(-size // pieces.length):
+        raise VerificationError(
+            f"{name} has {size} bytes, but {len(pieces.values)} hashes of pieces of {pieces.length} bytes",
+            "get a Metalink of this version of the file",
+        )
 
 
 def _refuse_conflicts(items: Sequence[CollectItem]) -> None:

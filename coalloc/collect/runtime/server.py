@@ -14,6 +14,7 @@ from coalloc.engine.gridftp.storage import Storage, open_storage
 from coalloc.engine.limits.server_slots import Lease
 from coalloc.engine.sessions.replica_session import server_of
 from coalloc.errors import ConnectionLost, NoFreeConnection, SourceError
+from coalloc.model.replicas import Stat
 
 __all__ = ["CollectServer"]
 
@@ -73,8 +74,8 @@ class CollectServer(Holder):
                         return await self._in(store, question)
             return await self._in(await open_storage(self.url, self.options), question)
 
-    async def size_now(self, path: str) -> int | None:
-        return (await self.ask(lambda store: store.stat(path))).size
+    async def stat_now(self, path: str) -> Stat:
+        return await self.ask(lambda store: store.state(path))
 
     async def checksum(self, path: str, algorithm: str, start: int, end: int) -> str | None:
         return await self.ask(lambda store: store.checksum(path, algorithm, start, end))

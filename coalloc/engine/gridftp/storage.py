@@ -23,8 +23,10 @@ from coalloc.engine.gridftp.replies import Reply, digest_in
 from coalloc.engine.gridftp.unix_listing import UnixListing
 from coalloc.errors import ConnectionLost, LimitExceeded, NotDirectory, Unsupported
 from coalloc.model.listings import Entry, Omission
+from coalloc.model.replicas import Stat
+from coalloc.util.counts import count
 
-__all__ = ["Storage", "open_storage"]
+__all__ = ["Storage", "described", "open_storage"]
 
 PIECE = 256 * 1024
 PATTERN = re.compile(r"[*?\[{]")
@@ -70,6 +72,21 @@ class Storage(GridFTPLogin):
         reply = await self._ask("MLST", path)
         line = reply.lines[1] if len(reply.lines) > 2 else ""
         return entry(line.partition("; ")[0], path.rstrip("/").rpartition("/")[2] or "/")
+
+    async def state(self, path: str) -> Stat:
+        """Return the size of the file at `path`, and its version: its time of modification, None if unknown.
+
+        They come from SIZE and MDTM if the server does not support MLST; then the path may be a directory, too.
+        """
+        if self.describes:
+            return described(await self.stat(path))
+        address = await self.locate(path)
+        async with self._turn:
+            size, modified = [await self._submit(f"{command} {address.path}") for command in ("SIZE", "MDTM")]
+        length = count(_positive(size, address).lines[0].strip())
+        if length is None:
+            raise Unsupported(f"{address.shown}: the server states an invalid size", "use another replica")
+        return Stat(length, modified.lines[0].strip() if modified.positive else None)
 
     async def list(
         self, path: str, omitted: MutableSequence[Omission] | None = None
@@ -233,6 +250,11 @@ async def open_storage(url: str, options: EngineOptions, proxy: Path | None = No
     address = parse_server(url)
     address.refuse_tls()
     return await Storage.open(address, options, security_for(address, options, proxy), lambda _: None, pipelined=True)
+
+
+def described(entry: Entry) -> Stat:
+    """Return the size and the version of a file that an entry describes."""
+    return Stat(entry.size or 0, None if entry.modified is None else str(entry.modified))
 
 
 def _positive(reply: Reply, address: Address) -> Reply:

@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import time
+from hashlib import sha256
 
 import pytest
 
@@ -36,6 +37,7 @@ KEYS = {
     "cleared",
     "loops",
     "guarantees",
+    "unused",
 }
 FILE_KEYS = {"name", "output", "size", "outcome", "seconds", "checksum", "error"}
 PAIR_KEYS = {"stretches", "source", "sink", "bytes", "pieces", "seconds", "rate", "best_rate", "error", "routes"}
@@ -211,3 +213,64 @@ def test_one_file_comes_straight_where_that_is_as_good(servers, content, home):
         assert [source["url"] for source in document["sources"]] == [words[0]]
         assert (home / "x").read_bytes() == content["x"]
         (home / "x").unlink()
+
+
+@pytest.fixture
+def fast_relay(servers, home):
+    """Return the options and the environment with which one file comes over the second server."""
+    a, via = (f"ftp://{server.host}:{server.port}" for server in servers)
+    known = measured(home, (a, None, 2_000_000), (a, via, 300_000_000), (via, None, 300_000_000))
+    return ["--staging", servers[1].url("lent"), "--json"], known
+
+
+def test_an_existing_file_is_not_replaced_by_one_that_comes_over_another_server(servers, content, home, fast_relay):
+    words, known = fast_relay
+    (home / "x").write_bytes(b"mine")
+    (home / "x.meta4").write_text(metalink(servers[0].url("run/x")))
+    for source in ([servers[0].url("run/x"), "--no-clobber", "-o", "x"], ["x.meta4"]):
+        results = [coget([*source, *more], home, **known) for more in (["--json"], words)]
+        assert [json.loads(result.stdout)["error"]["code"] for result in results] == ["target_exists"] * 2
+        assert (home / "x").read_bytes() == b"mine"
+    assert coget(["x.meta4", "--overwrite", *words], home, **known).returncode == 0
+    assert (home / "x").read_bytes() == content["x"]
+
+
+def metalink(url, pieces=""):
+    return (
+        '<metalink xmlns="urn:ietf:params:xml:ns:metalink"><file name="x"><size>3000000</size>'
+        f"{pieces}<url>{url}</url></file></metalink>"
+    )
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_hashes_of_pieces_decide_also_over_another_server(servers, content, home, fast_relay, right):
+    words, known = fast_relay
+    parts = [content["x"][:2_000_000], content["x"][2_000_000:] if right else b""]
+    hashes = "".join(f"<hash>{sha256(part).hexdigest()}</hash>" for part in parts)
+    pieces = f'<pieces length="2000000" type="sha-256">{hashes}</pieces>'
+    (home / "x.meta4").write_text(metalink(servers[0].url("run/x"), pieces))
+    result = coget(["x.meta4", *words], home, **known)
+    assert result.returncode == (0 if right else 4), result.stderr
+    assert (home / "x").exists() == right
+    if right:
+        document = json.loads(result.stdout)
+        assert document["checksum"]["basis"] == "given"
+        assert [source["url"] for source in document["sources"]] == [f"ftp://{servers[1].host}:{servers[1].port}"]
+        assert (home / "x").read_bytes() == content["x"]
+
+
+def test_a_time_limit_is_also_for_files_that_come_over_another_server(servers, content, home, fast_relay):
+    words, known = fast_relay
+    slowly = ["--max-time", "2", "--limit-rate", "100 kB/s"]
+    result = coget([servers[0].url("run/x"), *slowly, *words], home, **known)
+    assert result.returncode == 5, result.stderr
+    assert "--max-time" in result.stderr
+    assert not (home / "x").exists()
+
+
+def test_without_checksums_a_file_comes_over_no_other_server(servers, content, home, fast_relay):
+    words, known = fast_relay
+    url = servers[0].url("run/x")
+    document = json.loads(coget([url, "--checksum", "none", *words], home, **known).stdout)
+    assert [source["url"] for source in document["sources"]] == [url]
+    assert (home / "x").read_bytes() == content["x"]

@@ -7,7 +7,7 @@ import zlib
 import pytest
 
 from coalloc.errors import SinkError
-from coalloc.model.checksums import Checksum
+from coalloc.model.checksums import Checksum, PieceHashes
 from coalloc.partial_file import is_comparable, matching_bytes, resembles
 
 CONTENT = b"content"
@@ -72,3 +72,15 @@ def test_a_checksum_that_is_easily_forged_does_not_vouch_for_a_file_of_another_u
     assert matching_bytes(target, weak, None, bounds) is None
     assert is_comparable(target, WANTED, bounds)
     assert matching_bytes(target, WANTED, None, bounds) == len(CONTENT)
+
+
+@pytest.mark.parametrize("length", [1, 2, 6, 7, 8])
+def test_a_file_is_found_by_the_hashes_of_its_pieces(base, length):
+    def hashes(content):
+        parts = (content[start : start + length] for start in range(0, len(content), length))
+        return PieceHashes("sha256", length, tuple(hashlib.sha256(part).hexdigest() for part in parts))
+
+    target = base / "inner" / "file"
+    assert matching_bytes(target, hashes(CONTENT), len(CONTENT), base) == len(CONTENT)
+    for other in (CONTENT[:-1], b"Content", CONTENT + b"s", b""):
+        assert matching_bytes(target, hashes(other), None, base) is None

@@ -2,13 +2,14 @@
 
 import hashlib
 import zlib
+from dataclasses import replace
 
 import pytest
 
 from coalloc.collect.runtime.checking import check
 from coalloc.collect.runtime.item import CollectItem
 from coalloc.errors import VerificationError
-from coalloc.model.checksums import Checksum
+from coalloc.model.checksums import Checksum, PieceHashes
 
 CONTENT = bytes(range(200))
 PIECES = [(0, 50), (50, 120), (120, 200)]
@@ -34,7 +35,7 @@ def spoiled(*at):
 
 
 async def test_the_same_bytes_are_verified():
-    assert (await check(item(), PIECES, says(CONTENT), says(CONTENT)))[1:] == (True, ())
+    assert (await check(item(), PIECES, says(CONTENT), says(CONTENT)))[1:] == (True, (), True)
 
 
 async def test_the_pieces_that_differ_are_named():
@@ -45,7 +46,7 @@ async def test_the_pieces_that_differ_are_named():
 
 @pytest.mark.parametrize("ends", [(silent, says(CONTENT)), (says(CONTENT), silent)])
 async def test_file_is_neither_verified_nor_wrong_if_one_end_has_no_checksum(ends):
-    assert (await check(item(), PIECES, *ends))[1:] == (False, ())
+    assert (await check(item(), PIECES, *ends))[1:] == (False, (), False)
 
 
 @pytest.mark.parametrize("name", ["sha256", "md5"])
@@ -59,7 +60,7 @@ async def test_any_checksum_that_both_ends_know_will_do(name):
 
 async def test_expected_checksum_decides():
     expected = Checksum("crc32", f"{zlib.crc32(CONTENT):08x}")
-    assert await check(item(expected), PIECES, silent, says(CONTENT)) == (expected, True, ())
+    assert await check(item(expected), PIECES, silent, says(CONTENT)) == (expected, True, (), True)
     assert (await check(item(expected), PIECES, silent, says(spoiled(3)))).wrong == ((0, 200),)
     with pytest.raises(VerificationError, match="here and at its origin"):
         await check(item(expected), PIECES, says(spoiled(3)), says(spoiled(3)))
@@ -101,7 +102,7 @@ async def test_strong_checksum_finds_bytes_forged_by_a_relay(name):
 
 async def test_weak_checksum_does_not_verify_relayed_files():
     ends = knows(CONTENT, "md5"), knows(CONTENT, "sha256")
-    assert (await check(item(), PIECES, *ends, relayed=True))[1:] == (False, ())
+    assert (await check(item(), PIECES, *ends, relayed=True))[1:] == (False, (), True)
     expected = Checksum("crc32", f"{zlib.crc32(CONTENT):08x}")
     assert not (await check(item(expected), PIECES, *ends, relayed=True)).verified
     strong = Checksum("sha256", hashlib.sha256(CONTENT).hexdigest())
@@ -124,3 +125,37 @@ async def test_an_expected_checksum_that_only_the_origin_computes_decides():
     assert (await check(item(right), PIECES, *ends)).verified
     with pytest.raises(VerificationError, match="here and at its origin"):
         await check(item(wrong), PIECES, *ends)
+
+
+def with_hashes(content, algorithm="sha256", length=90):
+    parts = (content[start : start + length] for start in range(0, len(content), length))
+    digest = zlib.crc32 if algorithm == "crc32" else lambda part: int(hashlib.new(algorithm, part).hexdigest(), 16)
+    values = tuple(f"{digest(part):0{8 if algorithm == 'crc32' else 64}x}" for part in parts)
+    return replace(item(), pieces=PieceHashes(algorithm, length, values))
+
+
+async def test_hashes_of_pieces_name_the_wrong_ones():
+    ends = silent, knows(CONTENT, "sha256")
+    assert (await check(with_hashes(CONTENT), PIECES, *ends))[1:] == (True, (), True)
+    assert (await check(with_hashes(spoiled(91, 199)), PIECES, *ends)).wrong == ((90, 180), (180, 200))
+
+
+async def test_hashes_of_pieces_count_more_than_the_origin():
+    ends = knows(spoiled(3), "sha256"), knows(spoiled(3), "sha256")
+    assert (await check(with_hashes(CONTENT), PIECES, *ends)).wrong == ((0, 90),)
+
+
+async def test_hashes_of_pieces_that_cannot_be_computed_refuse_the_file():
+    with pytest.raises(VerificationError, match="cannot compute"):
+        await check(with_hashes(CONTENT), PIECES, knows(CONTENT, "sha256"), says(CONTENT))
+
+
+async def test_weak_hashes_of_pieces_do_not_verify_relayed_files():
+    weak = with_hashes(CONTENT, "crc32")
+    assert (await check(weak, PIECES, silent, says(CONTENT))).verified
+    assert (await check(weak, PIECES, silent, says(CONTENT), relayed=True))[1:] == (False, (), True)
+
+
+async def test_expected_checksum_shows_that_a_relayed_file_is_no_mixture_even_if_it_is_weak():
+    expected = Checksum("crc32", f"{zlib.crc32(CONTENT):08x}")
+    assert (await check(item(expected), PIECES, silent, says(CONTENT), relayed=True))[1:] == (False, (), True)

@@ -110,11 +110,11 @@ async def began(folder, names, item):
 
 
 async def test_the_next_run_goes_on_with_what_is_there(tmp_path):
-    item = CollectItem("a/run2", 5000, {"ftp://a": "/x"}, version="7")
+    item = CollectItem("a/run2", 5000, {"ftp://a": "/x"}, versions={"ftp://a": "7"})
     for offset in (0, 1000, 2000):
         landing = await began(tmp_path / "out", [item.name], item)
         assert landing.held(item.name, 0, 5000) == ([(0, offset)] if offset else [])
-        landing.write(item.name, offset, memoryview(os.urandom(1000)))
+        landing.write(item.name, "ftp://a", offset, memoryview(os.urandom(1000)))
         await landing.close()
     (folder,) = (tmp_path / "out" / "a").iterdir()
     assert folder.name.startswith(".run2.coget-")
@@ -124,7 +124,7 @@ async def test_partial_data_is_not_resumed_if_a_file_has_its_name_now(tmp_path):
     """An earlier destination of a collection is now a source."""
     item = CollectItem("a/run2", 5000, {"ftp://a": "/x"})
     landing = await began(tmp_path / "out", [item.name], item)
-    landing.write(item.name, 0, memoryview(os.urandom(1000)))
+    landing.write(item.name, "ftp://a", 0, memoryview(os.urandom(1000)))
     await landing.close()
     (folder,) = (tmp_path / "out" / "a").iterdir()
     before = found(tmp_path / "out")
@@ -156,7 +156,7 @@ async def test_folders_of_a_copy_are_data(tmp_path):
     """A copy of a directory with partial data is just data, without a claim on the target."""
     item = CollectItem("run2", 5000, {"ftp://a": "/x"})
     landing = await began(tmp_path / "out", [item.name], item)
-    landing.write(item.name, 0, memoryview(os.urandom(1000)))
+    landing.write(item.name, "ftp://a", 0, memoryview(os.urandom(1000)))
     await landing.close()
     shutil.copytree(tmp_path / "out", tmp_path / "copy")
     before = found(tmp_path / "copy")
