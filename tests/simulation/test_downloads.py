@@ -219,12 +219,6 @@ def test_metalink_pieces_name_the_bad_replica(target):
     assert outcomes(report)[1] == "corrupt"
 
 
-def test_hashes_of_the_pieces_of_a_shorter_file_verify_nothing(target):
-    with pytest.raises(VerificationError, match="1 hashes of pieces"):
-        Case(target, honest()).download(pieces=PieceHashes("sha256", SIZE - 1, ("0" * 64,)))
-    assert not target.exists()
-
-
 def test_sizes_that_differ_end_it_before_bytes_are_mixed(target):
     with pytest.raises(VerificationError, match=r"s1/file has 7 bytes, but sim://s0/file says 3000000"):
         Case(target, honest(), honest(connect_seconds=0.06, claims_size=7)).download()
