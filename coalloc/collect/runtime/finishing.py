@@ -91,13 +91,14 @@ class Finisher:
             )
 
     async def _mended(self, item: CollectItem, pieces: Sequence[tuple[int, int]]) -> ChecksumVerdict:
-        for _ in range(MENDS):
+        given = item.expected or item.pieces
+        for attempt in range(max(MENDS, len(item.paths)) if given else MENDS):
             verdict = await self._check(item, pieces)
             if not verdict.wrong:
                 return verdict
             for start, end in verdict.wrong:
                 self._landing.revoke(item, start, end)
-                await self._fetch(item, Piece(item.name, start, end))
+                await self._fetch(item, Piece(item.name, start, end), attempt if given else 0)
         verdict = await self._check(item, pieces)
         if verdict.wrong:
             wrong = sum(end - start for start, end in verdict.wrong)
@@ -142,14 +143,18 @@ class Finisher:
         left = [(host, path) for host, path in item.paths.items() if host not in self._carrier.lost]
         return left or list(item.paths.items())
 
-    async def _fetch(self, item: CollectItem, piece: Piece) -> None:
+    async def _fetch(self, item: CollectItem, piece: Piece, first: int) -> None:
         """Fetch a piece from a server that holds the file.
+
+        :param first: number of the server that is asked first, counted around
 
         :raises SourceError: when that fails
         :raises VerificationError: when no such server is left
         """
         self.mended_bytes += piece.size
         hosts = [host for host in item.paths if host not in self._carrier.lost]
+        turn = first % len(hosts) if hosts else 0
+        hosts = hosts[turn:] + hosts[:turn]
         for last, host in enumerate(hosts, 1 - len(hosts)):
             try:
                 return await self._carrier.fetch(host, item, piece)

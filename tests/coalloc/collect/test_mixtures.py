@@ -176,6 +176,17 @@ async def test_hashes_of_pieces_show_that_replicas_are_the_same(silent, tmp_path
     assert (tmp_path / "out" / "x").read_bytes() == content
 
 
+async def test_hashes_of_pieces_choose_the_right_replica(silent, start, tmp_path):
+    servers = *wrong, right = (*silent, start("c", "127.0.0.4"))
+    for server in wrong:
+        put(server, b"B" * SIZE)
+    put(right, b"A" * SIZE)
+    urls = [server.url("x") for server in servers]
+    document = metalink(tmp_path / "x.meta4", *urls, hashes=pieces(b"A" * SIZE))
+    await collect(document, tmp_path / "out")
+    assert (tmp_path / "out" / "x").read_bytes() == b"A" * SIZE
+
+
 async def test_hashes_of_pieces_that_the_destination_cannot_compute(silent, tmp_path):
     one, other = silent
     put(one, b"A" * SIZE)
