@@ -72,17 +72,17 @@ class RoutePolicy:
             return Bearer(ANONYMOUS)
         request.state.bearer = bearer = await self.bearer(request)  # logged even if the request is refused
         _turn(request, bearer.caller, services(request).settings.requests_per_second)
-        self._admit(bearer)
+        self._admit(self.role, bearer)
         return bearer
 
-    def _admit(self, bearer: Bearer) -> None:
+    def _admit(self, role: Role, bearer: Bearer) -> None:
         """Check that a token suffices for the route. :raises Forbidden:"""
         caller = bearer.caller
         if bearer.scopes.isdisjoint(self.scopes):
             raise Insufficient("the token lacks a required scope", f"ask for the scope {self.scopes[0]}")
-        if not caller.may(self.role):
+        if not caller.may(role):
             raise Forbidden(
-                f"{caller.subject} has the role {caller.role}, but this needs {self.role}",
+                f"{caller.subject} has the role {caller.role}, but this needs {role}",
                 "ask an admin for a token with that role",
             )
         if self.issued and not bearer.issued:
@@ -101,7 +101,7 @@ class RoutePolicy:
         await request.body()
         if self.role is not None:
             request.state.bearer = bearer = await self.bearer(request)
-            self._admit(bearer)
+            self._admit(self.role, bearer)
 
     async def still(self, request: Request) -> bool:
         """Return whether the caller may still use the route; long responses ask this while they run.
