@@ -135,7 +135,7 @@ class Readable:
         """Read the directories and the access rules from the database."""
         stored = CollectionStore(connection)
         enclosing = Enclosing(await stored.folders())
-        return cls(caller, enclosing, await stored.rules() if enclosing else {})
+        return cls(caller, enclosing, await stored.rules_for(caller.subject) if enclosing else {})
 
     @property
     def asks(self) -> bool:

@@ -66,10 +66,10 @@ class Collections:
             return await Stored(connection).all()
 
     async def visible(self, caller: Caller) -> list[VisibleCollection]:
-        """Return the collections to which the caller has any access, by name."""
+        """Return the collections to which the caller has any access, by name, with some rules for each principal."""
         async with self._database.read() as connection:
             stored = Stored(connection)
-            rules = await stored.rules()
+            rules = await stored.principals(caller.subject)
             every = [VisibleCollection(each, rules.get(str(each.id), ())) for each in await stored.all()]
         return [each for each in every if granted(caller, *each)]
 
