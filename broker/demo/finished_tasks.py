@@ -62,7 +62,7 @@ async def carry_out(database: Database, errand: Errand, key: UUID, end: float) -
         began = requested_at + 2.0
         lane = await _begin(connection, number, began)
         copied = await _do(connection, errand, number, began, end)
-        await LaneStore(connection).close([lane])
+        await LaneStore(connection).close(WORKER, [lane])
         return DemoResult(copied, await _end(connection, errand, number, began + errand.seconds))
 
 

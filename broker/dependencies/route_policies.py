@@ -71,13 +71,18 @@ class RoutePolicy:
         if self.role is None:
             return Bearer(ANONYMOUS)
         request.state.bearer = bearer = await self.bearer(request)  # logged even if the request is refused
+        _turn(request, bearer.caller, services(request).settings.requests_per_second)
+        self._admit(self.role, bearer)
+        return bearer
+
+    def _admit(self, role: Role, bearer: Bearer) -> None:
+        """Check that a token suffices for the route. :raises Forbidden:"""
         caller = bearer.caller
-        _turn(request, caller, services(request).settings.requests_per_second)
         if bearer.scopes.isdisjoint(self.scopes):
             raise Insufficient("the token lacks a required scope", f"ask for the scope {self.scopes[0]}")
-        if not caller.may(self.role):
+        if not caller.may(role):
             raise Forbidden(
-                f"{caller.subject} has the role {caller.role}, but this needs {self.role}",
+                f"{caller.subject} has the role {caller.role}, but this needs {role}",
                 "ask an admin for a token with that role",
             )
         if self.issued and not bearer.issued:
@@ -85,7 +90,18 @@ class RoutePolicy:
                 "this needs a token that an admin issued, not one from a login or of a client",
                 "send a token from `coget-broker token create`",
             )
-        return bearer
+
+    async def received(self, request: Request) -> None:
+        """Read the whole body of a request, then authorize the request again.
+
+        A client may take minutes to send a body, and its token may be revoked meanwhile.
+
+        :raises Unauthenticated: :raises Forbidden:
+        """
+        await request.body()
+        if self.role is not None:
+            request.state.bearer = bearer = await self.bearer(request)
+            self._admit(self.role, bearer)
 
     async def still(self, request: Request) -> bool:
         """Return whether the caller may still use the route; long responses ask this while they run.
@@ -106,7 +122,7 @@ class RoutePolicy:
 
 
 class Guarded(APIRoute):
-    """A route that applies its policy before the framework reads and parses the request body.
+    """A route that applies its policy before the framework reads and parses the request body, and again after it.
 
     Large requests wait for a turn, and are parsed and handled during it. If `elsewhere` is true, only parsing takes
     place during the turn.
@@ -133,19 +149,21 @@ class Guarded(APIRoute):
             exact = Exactly(request.scope, request.receive)
             if request.method == "PUT" and (if_match := request.headers.getlist("If-Match")):
                 broker = services(request)
-                await exact.body()  # before the locks, which a slow upload would hold
+                await policy.received(exact)  # before the locks, which a slow upload would hold
                 # no other conditional request may change the resource between the check and the change
                 async with request.app.state.changing, broker.database.alone("changes"):
                     broker.places.look_again()
                     await matched(request, if_match)
                     return await handle(exact)
             if streams or not is_large(request):
+                if not streams:
+                    await policy.received(exact)
                 answer = await handle(exact)
                 return tagged(answer) if request.method == "GET" else answer
             caller, large = request.state.bearer.caller, services(request).large
             if not (admitted := caller.may("admin")):
                 large.admit(caller.subject, LARGE)
-            await exact.body()  # before the turn, which a slow upload would block
+            await policy.received(exact)  # before the turn, which a slow upload would block
             async with large.turn(caller.subject, LARGE, admitted):
                 await exact.prepare(field)
                 if not self.elsewhere:

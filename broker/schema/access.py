@@ -43,6 +43,7 @@ tokens = Table(
     Index(None, "parent_id"),
     Index(None, "issuer_id"),
     Index(None, "expires_at"),
+    sqlite_autoincrement=True,  # tasks and timers keep the numbers of deleted tokens
 )
 """Tokens that admins issue (kind `token`), and the tokens of logins.
 

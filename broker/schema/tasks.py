@@ -114,6 +114,7 @@ tasks = Table(
         sqlite_where=ACTIVE,
         postgresql_where=ACTIVE,
     ),
+    Index("ix_tasks_token_id", "token_id", sqlite_where=ACTIVE, postgresql_where=ACTIVE),
     Index("ix_tasks_failed", "completed_at", sqlite_where=FAILED, postgresql_where=FAILED),
     Index("ix_tasks_untold", "untold", sqlite_where=UNNOTIFIED, postgresql_where=UNNOTIFIED),
     Index("ix_tasks_unswept", "unswept", sqlite_where=UNSWEPT, postgresql_where=UNSWEPT),
@@ -187,6 +188,7 @@ lanes = Table(
     Column("destination", Text, nullable=False),
     Column("opened_at", MOMENT, nullable=False),
     Index(None, "worker"),
+    sqlite_autoincrement=True,  # workers that count as dead keep the numbers of deleted lanes
 )
 """Open lanes of all workers, which the concurrency limits of collections count."""
 

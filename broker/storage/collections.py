@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from sqlalchemy import Row, and_, delete, func, or_, outerjoin, select
+from sqlalchemy import Row, Select, and_, case, delete, func, or_, outerjoin, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -41,6 +41,18 @@ SHARED = [
 ]
 RULE = [access_rules.c[name] for name in AccessRule.model_fields]
 NAMED = func.coalesce(identities.c.subject, access_rules.c.principal).label("principal")
+WITH_NAMES = outerjoin(
+    access_rules,
+    identities,
+    and_(access_rules.c.principal_type == "identity", access_rules.c.principal == identities.c.id),
+)
+RULES = (
+    select(access_rules.c.collection_id, *(NAMED if column.name == "principal" else column for column in RULE))
+    .select_from(WITH_NAMES)
+    .order_by(access_rules.c.created_at, access_rules.c.id)
+)
+OTHERS = str(UUID(int=0))
+"""A UUID that no identity has, in place of identities that do not matter."""
 BOOKMARK = [bookmarks.c[name] for name in Bookmark.model_fields]
 PAUSE = [pause_rules.c[name] for name in PauseRule.model_fields]
 
@@ -232,13 +244,29 @@ class CollectionStore:
 
         The principal of a known identity is its subject.
         """
-        known = (access_rules.c.principal_type == "identity", access_rules.c.principal == identities.c.id)
-        shown = (NAMED if column.name == "principal" else column for column in RULE)
-        joined = outerjoin(access_rules, identities, and_(*known))
-        chosen = select(access_rules.c.collection_id, *shown).select_from(joined)
-        chosen = chosen.order_by(access_rules.c.created_at, access_rules.c.id)
-        if numbers is not None:
-            chosen = chosen.where(access_rules.c.collection_id.in_(list(numbers)))
+        chosen = RULES if numbers is None else RULES.where(access_rules.c.collection_id.in_(list(numbers)))
+        return await self._by_collection(chosen)
+
+    async def rules_for(self, subject: str) -> dict[str, list[AccessRule]]:
+        """Return the rules that may fit a subject, of all collections except guest collections, by collection."""
+        hosts = select(collections.c.id).where(collections.c.kind != GUEST)
+        fits = or_(access_rules.c.principal_type != "identity", NAMED.in_([subject]))
+        return await self._by_collection(RULES.where(access_rules.c.collection_id.in_(hosts), fits))
+
+    async def principals(self, subject: str) -> dict[str, list[AccessRule]]:
+        """Return one rule of each collection for each principal and permission, with any of the principal's paths.
+
+        The rules of all identities other than this subject count as those of one identity.
+        """
+        others = and_(access_rules.c.principal_type == "identity", NAMED.not_in([subject]))
+        principal = case((others, OTHERS), else_=NAMED).label("principal")
+        named = (principal if each.name == "principal" else each for each in RULE)
+        found = select(access_rules.c.collection_id, *named).select_from(WITH_NAMES).subquery("found")
+        some = [func.min(found.c[each.name]) if each.name in ("id", "path") else found.c[each.name] for each in RULE]
+        group = [each for each in found.c if each.name not in ("id", "path")]
+        return await self._by_collection(select(found.c.collection_id, *some).group_by(*group))
+
+    async def _by_collection(self, chosen: Select[Any]) -> dict[str, list[AccessRule]]:
         found: dict[str, list[AccessRule]] = {}
         for row in await self._connection.execute(chosen):
             found.setdefault(row.collection_id, []).append(_of(AccessRule, row[1:], RULE))

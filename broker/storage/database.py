@@ -222,6 +222,8 @@ def _prepare(connection: Any, _: object) -> None:
         cursor.execute(f"PRAGMA {pragma}")
     cursor.execute("PRAGMA cache_size=-2048")  # 2 MiB per connection; the operating system caches the file
     cursor.close()
+    # SQLite's own lower() changes only ASCII letters
+    connection.create_function("lower", 1, lambda text: text and str(text).lower(), deterministic=True)
 
 
 class _Closing(sqlite3.Connection):

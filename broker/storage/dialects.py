@@ -49,8 +49,8 @@ Columns = Mapping[str, TypeEngine[Any]]
 
 def contains(column: ColumnElement[str], text: str) -> ColumnElement[bool]:
     """Return the condition that a column contains a string, ignoring case; no character is a wildcard."""
-    escaped = text.lower().replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
-    return func.lower(column).like(f"%{escaped}%", escape="\\")
+    escaped = text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+    return func.lower(column).like(func.lower(f"%{escaped}%"), escape="\\")
 
 
 def insert(connection: AsyncConnection, table: Table) -> Any:

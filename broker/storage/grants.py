@@ -9,6 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from broker.models.callers import Caller, Role
 from broker.models.oauth import Code, Grant, Kind, TokenSource, UserLogin
 from broker.schema.access import codes, locks, tokens
+from broker.schema.tasks import tasks
 from broker.schema.timers import timers
 
 __all__ = ["GrantStore", "good"]
@@ -179,19 +180,19 @@ class GrantStore:
         return bool((await self._connection.execute(ended.returning(tokens.c.id))).all())
 
     async def forget(self, before: float) -> None:
-        """Delete tokens without children that expired before a time, except those that admins issued or timers use.
+        """Delete tokens without children that expired before a time, except those that admins issued, and those in use.
 
-        Timers that have ended use none. Of the others, one whose token was revoked would look like one whose token has
-        expired. Successors of tokens that were spent before this time are deleted, too.
+        Active tasks and timers that have not ended use theirs: once it were deleted, it could not be revoked any more.
+        Successors of tokens that were spent before this time are deleted, too.
         """
         spent = and_(tokens.c.successor.is_not(None), tokens.c.revoked_at < before)
         await self._connection.execute(update(tokens).where(spent).values(successor=None))
         child = tokens.alias("child")
         childless = ~select(child.c.id).where(child.c.parent_id == tokens.c.id).exists()
-        used = select(timers.c.id).where(timers.c.token_id == tokens.c.id, timers.c.next_run.is_not(None))
-        await self._connection.execute(
-            delete(tokens).where(tokens.c.kind != "token", tokens.c.expires_at < before, childless, ~used.exists())
-        )
+        of_timer = select(timers.c.id).where(timers.c.token_id == tokens.c.id, timers.c.next_run.is_not(None)).exists()
+        of_task = select(tasks.c.id).where(tasks.c.token_id == tokens.c.id, tasks.c.status == "ACTIVE").exists()
+        old = and_(tokens.c.kind != "token", tokens.c.expires_at < before)
+        await self._connection.execute(delete(tokens).where(old, childless, ~of_timer, ~of_task))
 
 
 def _family(number: int) -> ColumnElement[bool]:

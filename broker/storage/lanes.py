@@ -121,9 +121,10 @@ class LaneStore:
         rows = await self._connection.execute(select(turns).where(turns.c.owner.in_(sorted(owners))))
         return [LaneTurn(row.owner, CollectionPair(row.source, row.destination), row.at) for row in rows]
 
-    async def close(self, numbers: Collection[int]) -> None:
-        """Close lanes."""
-        await self._connection.execute(delete(lanes).where(lanes.c.id.in_(sorted(numbers))))
+    async def close(self, worker: str, numbers: Collection[int]) -> None:
+        """Close lanes of a worker."""
+        mine = (lanes.c.worker == worker, lanes.c.id.in_(sorted(numbers)))
+        await self._connection.execute(delete(lanes).where(*mine))
 
     async def caps(self, of: Collection[str]) -> dict[str, int | None]:
         """Return the limit of lanes of each existing collection, and of the hosts of guests; None for no limit."""

@@ -297,9 +297,9 @@ def _labelled(pattern: str) -> ColumnElement[bool]:
     label = func.coalesce(tasks.c.label, "")
     if not pattern.startswith("~"):
         return label == pattern.removeprefix("=")
-    return func.lower(label).like(_like(pattern.removeprefix("~")), escape="\\")
+    return func.lower(label).like(func.lower(_like(pattern.removeprefix("~"))), escape="\\")
 
 
 def _like(pattern: str) -> str:
-    escaped = pattern.lower().replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+    escaped = pattern.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
     return escaped.replace("*", "%")

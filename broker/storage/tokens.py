@@ -37,6 +37,11 @@ class TokenStore:
         rows = await self._connection.execute(tokens.insert().values(values).returning(*SHOWN))
         return TokenRecord.model_construct(**rows.one()._mapping)
 
+    async def hold(self, number: int, now: float) -> bool:
+        """Return whether a token is valid, and lock it until the transaction ends, so that it cannot be revoked."""
+        query = select(tokens.c.id).where(tokens.c.id == number, good(now)).with_for_update()
+        return (await self._connection.execute(query)).scalar() is not None
+
     async def bearer(self, hashed: str, now: float) -> Bearer | None:
         """Return the owner and limits of a token that is valid for requests; None if it is invalid."""
         query = select(tokens, clients.c.made_by).outerjoin(clients, clients.c.id == tokens.c.client_id)

@@ -112,7 +112,7 @@ class WorkStore:
 
     async def _add(self, task: str, planned: Mapping[str, PlannedWork]) -> list[PlannedWork]:
         """Add work items with new keys; return them. The caller's lock keeps others from adding to the task."""
-        known = await self._known(task, planned)
+        known = await self.known(task, planned)
         fresh = {key: each for key, each in planned.items() if key not in known}
         if not fresh:
             return []
@@ -130,9 +130,9 @@ class WorkStore:
     async def unplanned(self, task: str, planned: Collection[PlannedWork]) -> int:
         """Return how many of these work items a task lacks; an interrupted attempt may have added the others."""
         keys = {each.key for each in planned}
-        return len(keys - await self._known(task, keys)) if keys else 0
+        return len(keys - await self.known(task, keys)) if keys else 0
 
-    async def _known(self, task: str, keys: Collection[str]) -> set[str]:
+    async def known(self, task: str, keys: Collection[str]) -> set[str]:
         """Return the keys of work items that the task has."""
         given = tabled(self._connection, [(key,) for key in keys], {"key": Text()})
         there = select(work.c.key).where(work.c.task_id == task, work.c.key.in_(select(given.c.key)))

@@ -105,7 +105,7 @@ class Leases:
             try:
                 async with self._database.write() as connection:
                     await WorkStore(connection).release(self._worker, left)
-                    await LaneStore(connection).close(over)
+                    await LaneStore(connection).close(self._worker, over)
             except BaseException:
                 self._over.update(over)
                 raise

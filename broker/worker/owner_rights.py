@@ -40,6 +40,7 @@ class OwnerRights:
         self._ended = ended
         self._collections = collections
         self._rules = rules
+        self._reaches: dict[str, Reach] = {}
 
     @classmethod
     async def of(cls, connection: AsyncConnection, task: LaneCandidate) -> "OwnerRights":
@@ -87,7 +88,10 @@ class OwnerRights:
 
     def reach(self, number: str) -> Reach:
         """Return the owner's access to a collection."""
-        return reach_of(self._owner, self._collections[number], self._collections, self._rules)
+        if number not in self._reaches:
+            collection = self._collections[number]
+            self._reaches[number] = reach_of(self._owner, collection, self._collections, self._rules)
+        return self._reaches[number]
 
     def _refused(self, number: str, path: str | None, writes: bool) -> str | None:
         if number not in self._collections:

@@ -233,8 +233,8 @@ class Recorder:
         progress = [(held, tuple(received)) for held, received in self._progress.values()]
         of_work = {held.task_id for held, _ in progress} | {each.work.task_id for each in batch.results}
         await works.lock(of_work | set(batch.moved) | {task for task, _ in batch.events})
+        await works.progress(batch.worker, progress)  # before results end the leases
         accepted = await works.complete(batch.worker, batch.results, now, batch.moved)
-        await works.progress(batch.worker, progress)
         good = [each for each in batch.results if each.work.lease in accepted]
         ended = await tasks.finish({each.work.task_id for each in good}, now)
         ends = [(task.id, _end(task, now)) for task in ended]

@@ -1,7 +1,7 @@
 """Permissions of callers to read and write paths of collections."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal, NamedTuple, cast
+from typing import Literal, cast
 
 from broker.models.callers import Caller, Role
 from broker.models.collections import AccessRule, Collection
@@ -18,42 +18,72 @@ NOBODY = Caller(subject=ANONYMOUS, role="reader")
 """A caller without a token."""
 
 
-def granted(caller: Caller, collection: Collection, rules: Iterable[AccessRule], path: str | None = None) -> Granted:
-    """Return the permission of a caller at a path.
+def granted(caller: Caller, collection: Collection, rules: Iterable[AccessRule]) -> Granted:
+    """Return the highest permission of a caller for any path of a collection.
 
     The owner and admins may read and write. Others have the permission of the most generous rule that matches. The
     catalogue is read-only for everybody.
 
     :param rules: rules of the collection; a rule that names a UUID belongs to an unknown user, and matches no caller
-    :param path: path in the collection; None to return the highest permission for any path
     """
-    if caller.may("admin") or ANONYMOUS != caller.subject == collection.owner:
-        most: Granted = "rw"
-    else:
-        most = max((rule.permissions for rule in rules if _fits(rule, caller, path)), key=len, default="")
-    return "r" if most and collection.kind == "catalogue" else most
+    if _rules_all(caller, collection):
+        return _limited(collection, "rw")
+    return _limited(collection, max((rule.permissions for rule in rules if _fits(rule, caller)), key=len, default=""))
 
 
-class Reach(NamedTuple):
+class _Folder:
+    """A directory in rules, with the directories in it; `permission` is for all paths in it."""
+
+    def __init__(self) -> None:
+        self.permission: Granted = ""
+        self.inner: dict[str, _Folder] = {}
+
+
+class Reach:
     """The access rights of a caller in a collection.
 
+    Only rules that fit the caller are kept, as a tree of directories: the cost of a check depends on the path, and not
+    on the number of rules.
+
+    :param rules: rules of the collection
     :param sharer: present rights of a guest collection's owner in its host, which limit those of all guests
     """
 
-    caller: Caller
-    collection: Collection
-    rules: Sequence[AccessRule]
-    sharer: "Reach | None" = None
+    def __init__(
+        self, caller: Caller, collection: Collection, rules: Iterable[AccessRule], sharer: "Reach | None" = None
+    ) -> None:
+        self.caller = caller
+        self.collection = collection
+        self._sharer = sharer
+        self._root = _Folder()
+        fitting = [] if _rules_all(caller, collection) else [rule for rule in rules if _fits(rule, caller)]
+        self._highest = granted(caller, collection, fitting)
+        for rule in fitting:
+            folder = self._root
+            for name in rule.path.split("/")[:-1]:  # a rule's path ends with a slash
+                folder = folder.inner.setdefault(name, _Folder())
+            folder.permission = max(folder.permission, rule.permissions, key=len)
+        if not fitting:
+            self._root.permission = self._highest
 
     def may(self, path: str | None, writes: bool) -> bool:
         """Return whether the caller may read a path, or write it if `writes`; None for any path of the collection."""
-        if ("w" if writes else "r") not in granted(self.caller, self.collection, self.rules, path):
+        if ("w" if writes else "r") not in (self._highest if path is None else self._at(path)):
             return False
         share = self.collection.share
         if share is None:
             return True
         there = None if path is None else below(share.folder, path)
-        return share.allowed and self.sharer is not None and self.sharer.may(there, writes)
+        return share.allowed and self._sharer is not None and self._sharer.may(there, writes)
+
+    def _at(self, path: str) -> Granted:
+        folder, most = self._root, self._root.permission
+        for name in path.split("/"):
+            if name not in folder.inner:
+                break
+            folder = folder.inner[name]
+            most = max(most, folder.permission, key=len)
+        return _limited(self.collection, most)
 
     def ends(self, writes: bool) -> bool:
         """Return whether links may lead to paths that the caller may not read (or write, if `writes`).
@@ -77,17 +107,24 @@ def reach_of(
     :param collections: the host, if it is a guest collection, by id
     :param rules: rules of the collection and of its host, by id
     """
-    reach = Reach(caller, collection, rules.get(str(collection.id), ()))
+    own = rules.get(str(collection.id), ())
     if collection.share is None or (host := collections.get(str(collection.share.host))) is None:
-        return reach
+        return Reach(caller, collection, own)
     sharer = Caller.model_construct(subject=collection.owner, role="reader", site="")
     by_name = [rule for rule in rules.get(str(host.id), ()) if rule.principal_type != "role"]
-    return reach._replace(sharer=Reach(sharer, host, by_name))
+    return Reach(caller, collection, own, Reach(sharer, host, by_name))
 
 
-def _fits(rule: AccessRule, caller: Caller, path: str | None) -> bool:
-    if path is not None and not f"{path}/".startswith(rule.path):
-        return False
+def _rules_all(caller: Caller, collection: Collection) -> bool:
+    """Return whether a caller needs no rules, as the owner and admins."""
+    return caller.may("admin") or ANONYMOUS != caller.subject == collection.owner
+
+
+def _limited(collection: Collection, most: Granted) -> Granted:
+    return "r" if most and collection.kind == "catalogue" else most
+
+
+def _fits(rule: AccessRule, caller: Caller) -> bool:
     if rule.principal_type == "anonymous":
         return True
     if caller.subject == ANONYMOUS:

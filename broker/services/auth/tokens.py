@@ -139,6 +139,7 @@ class AccessTokens:
         :param by: subject that issues it
         :param issuer: number of the token with which it is issued
         :raises Invalid: when the new token's subject is not allowed
+        :raises Unauthenticated: when the token with which it is issued is no longer valid
         """
         if why := refusal(new.subject):
             raise Invalid(f"{new.subject} {why}", "choose another name")
@@ -146,6 +147,8 @@ class AccessTokens:
         expires_at = None if new.days is None else now + new.days * DAY
         async with self._database.write() as connection:
             token_store = TokenStore(connection)
+            if issuer is not None and not await token_store.hold(issuer, now):
+                raise _ended("")
             record = await token_store.add(new, hashed(token), now, expires_at, issuer)
             await IdentityStore(connection).seen(new.subject, now)
             await token_store.note(now, by, "issue token", f"{record.id} for {new.subject}, {new.role}")

@@ -12,6 +12,7 @@ from ipaddress import ip_address
 from socket import inet_aton, inet_ntoa
 from typing import NamedTuple, TypeVar
 from urllib.parse import urlsplit
+from uuid import UUID
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -19,7 +20,7 @@ from broker.models.callers import Caller
 from broker.models.catalogue import CatalogueReplica, Endpoint
 from broker.models.collections import AccessRule, Collection
 from broker.models.names import split
-from broker.services.auth.permissions import Reach, granted
+from broker.services.auth.permissions import Reach
 from broker.services.catalogue.path_readings import folded, readings
 from broker.services.network.places import Map
 from broker.storage.collections import CollectionFolder, CollectionStore
@@ -127,13 +128,14 @@ class Readable:
         self._caller = caller
         self._enclosing = enclosing
         self._rules = rules
+        self._reaches: dict[UUID, Reach] = {}
 
     @classmethod
     async def of(cls, connection: AsyncConnection, caller: Caller) -> "Readable":
         """Read the directories and the access rules from the database."""
         stored = CollectionStore(connection)
         enclosing = Enclosing(await stored.folders())
-        return cls(caller, enclosing, await stored.rules() if enclosing else {})
+        return cls(caller, enclosing, await stored.rules_for(caller.subject) if enclosing else {})
 
     @property
     def asks(self) -> bool:
@@ -170,7 +172,7 @@ class Readable:
         """
         around = self._enclosing.around(placed.endpoint, path or split(did).name)
         return [
-            (Reach(self._caller, each.collection, self._rules.get(str(each.collection.id), ())), each.path)
+            (self._reach(each.collection), each.path)
             for each in around
             if not confirmed(registration, placed, each.collection)
         ]
@@ -180,8 +182,13 @@ class Readable:
         return all(self._reads(each) for each in self._enclosing.around_url(url))
 
     def _reads(self, each: Enclosure) -> bool:
-        rules = self._rules.get(str(each.collection.id), ())
-        return "r" in granted(self._caller, each.collection, rules, each.path)
+        return self._reach(each.collection).may(each.path, writes=False)
+
+    def _reach(self, collection: Collection) -> Reach:
+        if collection.id not in self._reaches:
+            rules = self._rules.get(str(collection.id), ())
+            self._reaches[collection.id] = Reach(self._caller, collection, rules)
+        return self._reaches[collection.id]
 
 
 async def visible_replicas(

@@ -1,7 +1,8 @@
 """Deletion of files and directories: the entries of a directory first, then the directory itself.
 
 No link is followed. Between the listing of a directory and the deletion of its entries, a link may replace the
-directory, so that paths lead elsewhere. So the directory's id is checked just before each deletion.
+directory, so that paths lead elsewhere. So the directory's id is checked just before each deletion, and that of an
+extra file, too.
 """
 
 import asyncio
@@ -92,6 +93,7 @@ class Clearing:
         await self._check_parent(work)
         if found != "dir":
             if not self._options.dry_run:
+                await self._check_file(work)
                 await self._fence.check(work)
                 await self._tree.delete(work.source)
             return WorkResult(work, "succeeded")
@@ -137,6 +139,20 @@ class Clearing:
             self._seen[folder] = _Seen(now, (await self._tree.stat(f"{folder.rstrip('/')}/")).unique)
         if self._seen[folder].token != work.details.within:
             raise _Exchanged(f"{folder} was replaced by another directory", "check it, and submit a new task")
+
+    async def _check_file(self, work: Work) -> None:
+        """Check that an extra file is the one that was listed, if its server tells; a broken link passes.
+
+        :raises _Exchanged: when another file has taken its name, or it was written to
+        """
+        if not self._extra or work.details.unique is None:
+            return
+        try:
+            now = await self._tree.stat(work.source)
+        except NoSuchFile:
+            return
+        if (now.unique, now.modified) != (work.details.unique, work.details.modified):
+            raise _Exchanged(f"{work.source} was replaced by another file", "check it, and submit a new task")
 
     async def _check_folder(self, work: Work, folder: str) -> str | None:
         """Return the id of a directory.
@@ -223,7 +239,7 @@ def _left(work: Work, reason: Reason) -> WorkResult:
 
 
 def _deeper(work: Work, entry: Entry) -> Details:
-    known = Details(found=_kind(entry), unique=entry.unique, within=work.details.unique)
+    known = Details(entry.modified, found=_kind(entry), unique=entry.unique, within=work.details.unique)
     return known._replace(depth=work.details.depth + 1)
 
 

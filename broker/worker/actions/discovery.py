@@ -186,7 +186,7 @@ class Looking:
                 self._found()
         plan.events += [_not_listed(work, each) for each in omitted]
         if extra and there.keys() - names:
-            details = Details(depth=work.details.depth, linked=work.details.linked)
+            details = Details(depth=work.details.depth, linked=work.details.linked, unique=work.details.unique)
             plan.children.append(PlannedWork("prune", work.source, work.destination, details=details, phase=PRUNE))
         return plan.result(work)
 

@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator, Collection, MutableSequence, Sequence
 from contextlib import aclosing
 from typing import NamedTuple
 
-from broker.models.tasks import Options, Work
-from broker.models.work import WorkResult
+from broker.models.tasks import Options, Work, WorkKind
+from broker.models.work import PlannedWork, WorkResult
 from broker.services.collections.trees import Tree
 from broker.storage.database import Database
 from broker.storage.folders_of_tasks import Touched
@@ -79,9 +79,11 @@ class Pruning:
         reasons += await self._reasons_against(work, lineage)
         children = []
         if not reasons:
-            to_keep = await self._to_keep(work, spare, lineage, [source for source, _ in items])
+            copied = await self._copied(work, spare)
+            to_keep = await self._to_keep(work, spare, lineage, [source for source, _ in items]) - copied
             within = lineage[0] if lineage else None
-            children = [deletion(work, entry, within) for entry in spare if entry.name not in to_keep]
+            children = [deletion(work, entry, within) for entry in spare if entry.name not in to_keep | copied]
+            reasons += [Reason("copied", len(copied), min(copied))] if copied else []
             reasons += [Reason("source", len(to_keep), min(to_keep))] if to_keep else []
         if not reasons:
             return WorkResult(work, "succeeded", children=tuple(children))
@@ -90,6 +92,7 @@ class Pruning:
 
     async def _listed(self, work: Work) -> _Listed:
         found, omitted, odd = _Listed(set(), set(), []), list[Omission](), list[str]()
+        moved = await self._is_moved(work)
         async for some in entries(self._source, work.source, omitted):
             for entry in some:
                 if entry.name in found.names:
@@ -102,7 +105,16 @@ class Pruning:
         if made_up := await self._made_up(work.source, odd):
             found.reasons.append(made_up)
         found.reasons.extend(map(Reason.of, omitted))
+        if moved or await self._is_moved(work):
+            found.reasons.append(Reason("moved"))
         return found
+
+    async def _is_moved(self, work: Work) -> bool:
+        """Return whether another directory has replaced the source directory since the task began to copy it."""
+        if work.details.unique is None:
+            return False
+        with at_source():
+            return (await self._source.stat(work.source)).unique != work.details.unique
 
     async def _made_up(self, folder: str, names: Sequence[str]) -> Reason | None:
         """Return a reason to distrust the listing if it has an entry that does not exist.
@@ -164,6 +176,17 @@ class Pruning:
             known = await Touched(connection).of(work.task_id, tokens, "source", "above", "destination")
         known |= set(filter(None, lineage))  # directories that contain themselves
         return found | {entry.name for entry in spare if entry.unique in known}
+
+    async def _copied(self, work: Work, spare: Sequence[Entry]) -> set[str]:
+        """Return names of entries that the task has copied, even if the source lacks them now."""
+        written: Sequence[tuple[WorkKind, str]] = (("copy", ""), ("link", ""), ("expand", "/"))
+        keys = {
+            PlannedWork(kind, f"{work.source}{entry.name}{end}", f"{work.destination}{entry.name}{end}").key: entry.name
+            for entry in spare
+            for kind, end in written
+        }
+        async with self._database.read() as connection:
+            return {keys[key] for key in await WorkStore(connection).known(work.task_id, keys)}
 
 
 async def entries(source: Tree, path: str, omitted: MutableSequence[Omission]) -> AsyncIterator[Sequence[Entry]]:

@@ -24,6 +24,8 @@ WHY: Mapping[str, str] = {
     "shared": "nothing in {folder} is deleted: it is the same directory as {example}, to which the task copies, too",
     "source": "{folder}{example} is not deleted: it is the source of the task, is inside it, or contains it",
     "exchanged": "{folder} is not deleted: it was replaced since it was listed",
+    "moved": "nothing in {folder} is deleted: the directory at the source was replaced during the task",
+    "copied": "{folder}{example} is not deleted: it was at the source when the task began",
     "left": "{folder} is not deleted: it is not empty, for example because of dangling links",
 }
 
@@ -34,13 +36,16 @@ class Reason(NamedTuple):
     `hidden`, `nameless`, `twice`: the source's listing may be incomplete; `names`: names of the source are missing in
     the destination's listing; `link`: a link leads to the directory, which may belong to another user; `shared`: the
     directory is also the destination of another directory of the task; `source`: entries belong to the source;
-    `exchanged`: another directory has replaced it; `left`: not all of its entries were deleted.
+    `exchanged`: another directory or file has replaced it; `moved`: the source directory was replaced; `copied`: the
+    task has copied entries that the source lacks now; `left`: not all of its entries were deleted.
 
     :param entries: number of entries or names that the reason is about
     :param example: one of them; for `shared`, the other directory
     """
 
-    kind: Literal["hidden", "nameless", "twice", "names", "link", "shared", "source", "exchanged", "left"]
+    kind: Literal[
+        "hidden", "nameless", "twice", "names", "link", "shared", "source", "exchanged", "moved", "copied", "left"
+    ]
     entries: int = 1
     example: str = ""
 
@@ -90,7 +95,7 @@ def deletion(work: Work, entry: Entry, within: str | None) -> PlannedWork:
     """
     found = "dir" if entry.kind == "dir" and entry.link_target is None else "file"
     depth = work.details.depth + 1
-    details = Details(recursive=True, depth=depth, found=found, unique=entry.unique, within=within)
+    details = Details(entry.modified, recursive=True, depth=depth, found=found, unique=entry.unique, within=within)
     return PlannedWork("delete", work.destination + entry.name, details=details, phase=EXTRA)
 
 

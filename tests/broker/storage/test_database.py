@@ -7,14 +7,19 @@ import stat
 from collections.abc import Iterator
 from contextlib import suppress
 from random import Random
+from uuid import uuid4
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import select, text
 
 from broker.errors import Unavailable
+from broker.models.tasks import Item, NewTask
+from broker.schema.tasks import tasks
 from broker.storage import database as databases
 from broker.storage.database import Database, addressed
+from broker.storage.dialects import contains
 from broker.storage.migration import upgrade
+from broker.storage.tasks import TaskFilter, TaskStore
 from tests.support.waiting import PATIENCE
 
 
@@ -71,6 +76,22 @@ async def test_no_other_user_reads_a_database(tmp_path, mask, named):
                 each.chmod(0o644)
     finally:
         os.umask(before)
+
+
+async def test_searches_ignore_the_case_of_all_letters(database):
+    opened = Database(addressed(database))
+    new = NewTask(
+        owner="ann", kind="DELETE", submission_id=uuid4(), source=uuid4(), deadline=9e9, items=(Item(source="/x"),)
+    )
+    async with opened.write() as connection:
+        store = TaskStore(connection)
+        await store.add(new.model_copy(update={"label": "Äpfel ÉTÉ"}), [], 1.0)
+        for pattern, count in {"~äPF*": 1, "~Äpf*été": 1, "~*éTé": 1, "~apf*": 0, "~%": 0, "~Äpfel_ÉTÉ": 0}.items():
+            assert (await store.page(TaskFilter(labels=[(pattern, True)]), [], 10, 0)).total == count, pattern
+        for text, count in {"ÄPFEL": 1, "éT": 1, "_": 0}.items():
+            found = await connection.execute(select(tasks.c.id).where(contains(tasks.c.label, text)))
+            assert len(found.all()) == count, text
+    await opened.close()
 
 
 async def test_a_connection_that_is_given_back_at_the_end_is_closed(database):

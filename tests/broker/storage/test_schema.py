@@ -167,6 +167,35 @@ def test_renamed_tables_keep_their_rows(empty_database):
     assert len(keys) == 5
 
 
+def test_numbers_of_deleted_tokens_are_not_used_again_after_an_upgrade(empty_database):
+    """Tasks and timers may have a higher number than all tokens that are left."""
+    address = addressed(empty_database)
+    with migration._connected(address) as connection:
+        alembic.command.upgrade(migration._config(connection), "0032")
+        fill(connection, ["ann", "bob"], "login")
+        connection.execute(sa.text("UPDATE tokens SET parent_id = 1000 WHERE id = 1001"))
+        connection.execute(sa.text("UPDATE tasks SET token_id = 1234"))
+        connection.execute(sa.text("INSERT INTO codes SELECT id, '', '', '', false FROM tokens"))
+        kept = {name: _rows(connection, name) for name in ("tokens", "lanes", "codes", "tasks")}
+    upgrade(address)
+    differences(address)
+    with migration._connected(address) as connection:
+        assert {name: _rows(connection, name) for name in kept} == kept
+        inspected = sa.inspect(connection)
+        referred = {each["referred_table"]: each["options"] for each in inspected.get_foreign_keys("tokens")}
+        assert referred == {"tokens": {"ondelete": "SET NULL"}, "clients": {"ondelete": "CASCADE"}}
+        assert [each["name"] for each in inspected.get_unique_constraints("tokens")] == ["uq_tokens_hash"]
+        if connection.dialect.name == "sqlite":
+            values = "'h', 'ann', 'admin', '', 1.0"
+            added = f"INSERT INTO tokens (hash, subject, role, site, created_at) VALUES ({values}) RETURNING id, kind"
+            assert tuple(connection.execute(sa.text(added)).one()) == (1235, "token")
+            columns = "worker, task_id, owner, source, destination, opened_at"
+            lane = f"INSERT INTO lanes ({columns}) SELECT id, '', '', '', '', 0 FROM workers LIMIT 1 RETURNING id"
+            connection.execute(sa.text("DELETE FROM lanes"))
+            assert connection.execute(sa.text(lane)).scalar_one() == 1002
+            assert not connection.execute(sa.text("PRAGMA foreign_key_check")).all()
+
+
 def _rows(connection: sa.Connection, table: str) -> set[tuple[object, ...]]:
     rows = {tuple(row) for row in connection.execute(sa.text(f"SELECT * FROM {table}"))}
     assert len(rows) == 2

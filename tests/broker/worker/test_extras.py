@@ -1,7 +1,9 @@
 """Deletion by a sync: only certain extras; never after an incomplete listing, and never at the source."""
 
+import os
+import shutil
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from uuid import uuid4
 
@@ -11,6 +13,7 @@ from broker.models.catalogue import Endpoint
 from broker.models.collections import NewCollection
 from broker.models.tasks import Item
 from broker.storage.collections import CollectionStore
+from broker.worker.actions.pruning import Pruning
 from tests.broker.worlds import ANN, Servers, World, read, working, world_at, write
 
 pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)  # decisions here need no database
@@ -146,3 +149,81 @@ async def test_a_link_that_the_task_makes_is_there_after_its_second_run(world):
     for _ in range(2):
         await synced(world, *items, recursive_symlinks="keep")
         assert names(world.sink.root / "d") == ["a", "in", "to"]
+
+
+def before_pruning(monkeypatch: pytest.MonkeyPatch, change: Callable[[], object]) -> None:
+    """Make a change between the copies of a sync and its search for extra files."""
+    prune = Pruning.prune
+
+    async def changed(self, work):
+        if work.source == "/d/":
+            change()
+        return await prune(self, work)
+
+    monkeypatch.setattr(Pruning, "prune", changed)
+
+
+async def test_nothing_is_deleted_after_the_source_folder_is_replaced(world, monkeypatch):
+    """The file system behind a directory may be unmounted during a sync, which leaves an empty directory."""
+    files = write(world.source.root, {"d/new": 1, "d/same": 1, "d/sub/deep": 1})
+    kept = write(world.sink.root, {"d/same": 1, "d/extra": 5})
+
+    def unmount():
+        (world.source.root / "d").rename(world.source.root / "away")
+        (world.source.root / "d").mkdir()
+
+    before_pruning(monkeypatch, unmount)
+    task, messages = await synced(world, sync_level=0)
+    assert read(world.sink.root) == files | kept
+    assert task.folders_not_cleared == 1
+    assert messages == ["nothing in /d/ is deleted: the directory at the source was replaced during the task"]
+
+
+async def test_files_that_vanish_at_the_source_after_they_were_copied_are_kept(world, monkeypatch):
+    files = write(world.source.root, {"d/a": 1, "d/sub/b": 1, "d/stays": 1})
+    (world.source.root / "d/link").symlink_to("stays")
+    write(world.sink.root, {"d/extra": 5})
+
+    def vanish():
+        shutil.rmtree(world.source.root / "d/sub")
+        for name in ("a", "link"):
+            (world.source.root / "d" / name).unlink()
+
+    before_pruning(monkeypatch, vanish)
+    _, messages = await synced(world, recursive_symlinks="keep")
+    assert read(world.sink.root) == {**files, "d/link": files["d/stays"]}
+    assert messages == ["/d/a is not deleted: it was at the source when the task began"]
+    monkeypatch.undo()
+    assert (await synced(world, recursive_symlinks="keep"))[1] == []
+    assert read(world.sink.root) == {"d/stays": files["d/stays"]}
+
+
+async def test_extra_files_are_deleted_beside_copies_of_linked_folders(world):
+    files = write(world.source.root, {"real/a": 1, "d/b": 1})
+    (world.source.root / "d/linked").symlink_to("../real")
+    write(world.sink.root, {"d/linked/extra": 5})
+    _, messages = await synced(world, recursive_symlinks="copy")
+    assert messages == []
+    assert read(world.sink.root) == {"d/b": files["d/b"], "d/linked/a": files["real/a"]}
+
+
+async def test_a_file_that_replaces_an_extra_file_is_kept(world, monkeypatch):
+    write(world.source.root, {"d/a": 1})
+    write(world.sink.root, {"d/taken": 5, "d/gone": 5, "d/written": 5})
+    os.utime(world.sink.root / "d/written", (1, 1))
+    fresh = write(world.sink.root, {"fresh": 7})["fresh"]
+    prune = Pruning.prune
+
+    async def planned(self, work):
+        result = await prune(self, work)
+        (world.sink.root / "fresh").rename(world.sink.root / "d/taken")
+        (world.sink.root / "d/written").write_bytes(b"more")
+        (world.sink.root / "d/gone").unlink()
+        return result
+
+    monkeypatch.setattr(Pruning, "prune", planned)
+    task, messages = await synced(world)
+    there = read(world.sink.root / "d")
+    assert (sorted(there), there["taken"], there["written"]) == (["a", "taken", "written"], fresh, b"more")
+    assert "is not deleted: it was replaced since it was listed (and 1 more)" in messages[0]
+    assert task.folders_not_cleared == 2

@@ -17,18 +17,22 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from broker.errors import Unavailable
 from broker.factory import Announcements
 from broker.models.callers import Caller
-from broker.models.tasks import Item, NewTask
+from broker.models.lanes import CollectionPair, LaneCandidate
+from broker.models.tasks import Item, NewTask, Options
 from broker.models.work import PlannedWork, WorkResult
+from broker.schema.tasks import work
 from broker.services.auth.quotas import Quotas
 from broker.services.forecasting.decisions import Decisions
 from broker.services.forecasting.history import Transfers
 from broker.services.network.places import Places
 from broker.services.tasks.tasks import Tasks
 from broker.storage.database import Database, addressed
+from broker.storage.lanes import LaneStore
 from broker.storage.work import WorkStore
 from broker.storage.workers import WorkerStore
 from broker.worker.leases import Leases
 from broker.worker.recorder import Recorder
+from coalloc.util.intervals import Intervals
 
 ITEMS = 6
 GONE = Unavailable("the database cannot be used now: it has gone", "try again in a moment")
@@ -134,6 +138,34 @@ async def test_results_lost_in_a_database_crash_are_produced_again(opened, worki
     async with opened.read() as connection:
         assert await WorkStore(connection).leased("w") == {other.lease}, "what a lane is at is left to it"
     assert first.id in [work.id for work in await leases.lease(number, [["look"]], True, ITEMS)]
+
+
+async def test_wrong_ranges_are_erased_with_the_result_of_their_attempt(opened, working):
+    number, leases, recorder = working
+    (first,) = await leases.lease(number, [["look"]], True, 1)
+    recorder.progress(first, Intervals([(0, 100)]))
+    await recorder.flush("w")
+    recorder.progress(first, Intervals())  # the checksum was wrong
+    recorder.report(WorkResult(first, "pending", error_code="VERIFY_CHECKSUM", error="the file is wrong"))
+    await leases.settle([first])
+    async with opened.read() as connection:
+        (again,) = await WorkStore(connection).some(work.c.id == first.id)
+    assert (again.error_code, again.received) == ("VERIFY_CHECKSUM", ())
+
+
+async def test_a_worker_that_counts_as_dead_closes_no_lane_of_others(opened, working):
+    candidate = LaneCandidate(working.task, "ann", CollectionPair("s", "t"), "TRANSFER", Options(), 0, 0.0, 0.0)
+    async with opened.write() as connection:
+        lanes, workers = LaneStore(connection), WorkerStore(connection)
+        own = await lanes.add("w", candidate, time.time())
+        await workers.remove(["w"], died=True)
+        await workers.enrol("other", "", "there")
+        other = await lanes.add("other", candidate, time.time())
+        assert own < other
+    await working.leases.settle((), own)
+    await working.leases.settle((), other)
+    async with opened.read() as connection:
+        assert [each.task for each in await LaneStore(connection).open()] == [working.task]
 
 
 @pytest.fixture

@@ -237,7 +237,7 @@ async def test_one_worker_at_a_time_sweeps_after_the_last_lane_is_closed(world):
     async with world.factory.database.write() as connection:
         swept, later = LeftoverStore(connection), time.time()
         assert await swept.due({""}, later, 10) == []
-        await LaneStore(connection).close([lane])
+        await LaneStore(connection).close("w", [lane])
         assert await swept.due({"elsewhere"}, later, 10) == []
         assert await swept.due({""}, later, 10) == [number]
         taken = await swept.take(number, later)

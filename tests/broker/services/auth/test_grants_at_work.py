@@ -12,9 +12,14 @@ import sqlalchemy as sa
 
 from broker.models.callers import NewToken
 from broker.models.identities import identity
+from broker.schema.access import tokens as tokens_table
+from broker.schema.tasks import tasks
 from broker.storage import migration
 from broker.storage.database import addressed
+from broker.storage.grants import GrantStore
 from broker.storage.migration import differences, upgrade
+from broker.storage.tokens import TokenStore
+from tests.broker.oauth.conftest import Program, by_server
 from tests.broker.services.conftest import TASKS, World, grant, somebody
 
 
@@ -85,6 +90,29 @@ async def test_a_task_fails_after_its_owner_loses_the_admin_role(world):
     number = await _waiting(world, world.broker.with_headers({"Authorization": f"Bearer {chief.token}"}))
     assert (await world.admin.delete(f"/broker/v1/tokens/{chief.id}")).status_code == 204
     await _fails(world, number, "chief may not continue")
+
+
+async def test_a_task_ends_with_its_client_even_long_after_its_token_expired(world):
+    """Expired tokens are deleted, but not those of active tasks. No other token gets the number of a deleted one."""
+    factory = world.broker.factory
+    client, secret = await factory.clients.make("tests", "robot", "transfer")
+    for name in ("from here", "to"):
+        await grant(world.admin, name, "robot", "rw")
+    tokens = by_server((await Program(world.broker, client.id, secret).ask(grant_type="client_credentials")).json())
+    access = tokens["transfer.api.globus.org"]["access_token"]
+    number = await _waiting(world, world.broker.with_headers({"Authorization": f"Bearer {access}"}))
+    async with factory.database.write() as connection:
+        store = GrantStore(connection)
+        issued = int((await connection.execute(sa.select(tasks.c.token_id).where(tasks.c.id == number))).scalar_one())
+        await store.forget(time.time() + 400 * 86_400)
+        assert not await TokenStore(connection).ended(issued, time.time())
+    await factory.clients.revoke("tests", client.id)
+    await _fails(world, number, "robot may not continue")
+    async with factory.database.write() as connection:
+        newest = (await connection.execute(sa.select(sa.func.max(tokens_table.c.id)))).scalar_one()
+        await GrantStore(connection).forget(time.time() + 400 * 86_400)
+        assert issued not in set((await connection.execute(sa.select(tokens_table.c.id))).scalars())
+    assert (await factory.tokens.issue("tests", NewToken(subject="bob"))).id > newest
 
 
 async def test_a_task_whose_grants_stand_is_done(world):

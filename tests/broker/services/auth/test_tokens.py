@@ -1,6 +1,7 @@
 """Authorization: rights of each role, and that every route declares its rule."""
 
 import asyncio
+import json
 import time
 from collections.abc import AsyncIterator, Iterator
 from uuid import uuid4
@@ -11,6 +12,7 @@ from fastapi.routing import APIRoute
 
 from broker.config.settings import Settings
 from broker.dependencies.route_policies import Guarded, RoutePolicy
+from broker.errors import Unauthenticated
 from broker.models.callers import ROLES, NewToken
 from broker.models.tasks import Item, NewTask
 from broker.services.auth.tokens import hashed
@@ -176,6 +178,50 @@ async def test_tokens_that_a_revoked_token_issued_are_listed_and_end_on_request(
         assert (await gone.get("/broker/v1/whoami")).status_code == 401
     actions = [each["thing"] for each in (await admin.get("/broker/v1/audit")).json()["entries"]]
     assert f"{third}, issued with {friend}" in actions
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "document"),
+    [
+        ("POST", "/broker/v1/tokens", {"subject": "friend", "role": "admin"}),
+        ("PUT", "/broker/v1/sites/CERN", {"name": "CERN"}),
+        ("PUT", "/broker/v1/sites/CERN", {"name": "CERN", "description": "x" * 100_000}),
+    ],
+    ids=["token", "site", "large"],
+)
+@pytest.mark.parametrize("headers", [{}, {"If-Match": "*"}], ids=["any", "matching"])
+async def test_a_token_that_is_revoked_while_a_body_arrives_changes_nothing(
+    broker, admin, method, path, document, headers
+):
+    thief = await broker.factory.tokens.issue("tests", NewToken(subject="mallory", role="admin"))
+    content, begun, rest = json.dumps(document).encode(), asyncio.Event(), asyncio.Event()
+
+    async def slowly() -> AsyncIterator[bytes]:
+        yield content[:5]
+        begun.set()
+        await rest.wait()
+        yield content[5:]
+
+    about = {"Authorization": f"Bearer {thief.token}", "Content-Type": "application/json", **headers}
+    sent = {**about, "Content-Length": str(len(content))}
+    slow = asyncio.create_task(broker.with_headers({}).request(method, path, content=slowly(), headers=sent))
+    await begun.wait()
+    answer = await admin.delete(f"/broker/v1/tokens/{thief.id}", params={"issued": True})
+    rest.set()
+    assert (answer.status_code, (await slow).status_code) == (204, 401)
+    subjects = [each["subject"] for each in (await admin.get("/broker/v1/tokens")).json()["tokens"]]
+    assert "friend" not in subjects
+    assert (await admin.get("/broker/v1/sites/CERN")).status_code == 404
+
+
+async def test_a_token_that_another_process_has_revoked_issues_none(broker):
+    """This process may still accept it, from its cache."""
+    tokens = broker.factory.tokens
+    thief = await tokens.issue("tests", NewToken(subject="mallory", role="admin"))
+    await tokens.revoke("tests", thief.id)
+    with pytest.raises(Unauthenticated):
+        await tokens.issue("mallory", NewToken(subject="friend", role="admin"), thief.id)
+    assert "friend" not in {each.subject for each in await tokens.all()}
 
 
 async def _waiting(broker: Broker, owner: str) -> str:

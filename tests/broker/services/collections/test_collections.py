@@ -1,11 +1,15 @@
 """Collections: made by admins, visible to users with grants."""
 
+import time
 from uuid import uuid4
 
 import pytest
 
-from broker.models.callers import NewToken
+from broker.models.callers import Caller, NewToken
+from broker.models.collections import AccessRule, Collection, NewCollection
 from broker.models.identities import identity
+from broker.services.catalogue.enclosing import Readable
+from broker.storage.collections import CollectionStore
 
 OWN = "/broker/v1/collections"
 GLOBUS = "/v0.10"
@@ -193,3 +197,38 @@ async def test_the_broker_connects_to_no_neighbour_of_its_machine(stocked, host)
     answer = await ls(stocked, number)
     assert (answer.status_code, answer.json()["code"]) == (403, "EndpointPermissionDenied")
     assert "such addresses are refused" in answer.json()["message"]
+
+
+async def test_lists_and_searches_load_no_rules_of_others(broker, admin, stocked):
+    """A user may share 100 directories by 1000 rules each."""
+    factory, ann, now = broker.factory, Caller(subject="ann", role="transfer"), time.time()
+    async with factory.database.write() as connection:
+        stored = CollectionStore(connection)
+        for number in range(3):
+            place = await stored.put(uuid4(), "eve", NewCollection(name=f"c{number}", endpoint="cern-1"), now)
+            guest = Collection.model_construct(
+                **dict.fromkeys(("base", "site", "credential", "description"), ""),
+                id=uuid4(),
+                name=f"g{number}",
+                owner="eve",
+                created_at=now,
+                concurrency=None,
+                rate=None,
+                sharing=False,
+            )
+            await stored.share(guest, place, "/")
+            for collection in (place, guest.id):
+                for user in ["ann"] * number + ["bob", "carl", str(identity("dan"))]:
+                    for path in ("/a/", "/b/"):
+                        values = {"principal_type": "identity", "principal": user, "path": path}
+                        rule = AccessRule(**values, permissions="r", id=uuid4())
+                        await stored.add_rule(collection, rule, now)
+            rule = AccessRule(principal_type="all_authenticated_users", path="/p/", permissions="rw", id=uuid4())
+            await stored.add_rule(guest.id, rule, now)
+        readable = await Readable.of(connection, ann)
+    seen = {each.collection.name: each for each in await factory.collections.visible(ann)}
+    assert seen.keys() == {"c1", "c2", "g0", "g1", "g2"}
+    assert [seen[name].public for name in ("c1", "g1")] == [False, True]
+    assert all(len(each.rules) <= 3 for each in seen.values())
+    assert {rule.principal for rules in readable._rules.values() for rule in rules} == {"ann"}
+    assert sum(map(len, readable._rules.values())) == 4
