@@ -3,10 +3,10 @@
 In a lane, a worker runs work items of one task, one after the other: transfers between two collections, or deletions.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, and_, bindparam, delete, func, literal, or_, select, text, update
+from sqlalchemy import Row, and_, bindparam, case, delete, func, literal, or_, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.models.lanes import CollectionPair, LaneCandidate, LaneTuning, LaneTurn, OpenLane
@@ -26,6 +26,8 @@ LOOKED = 10_000
 """Most tunings that are searched, the newest ones."""
 REMEMBERED = 86_400.0
 """Seconds for which a user's last turn is stored; users without a turn come first."""
+GROUP = (tasks.c.owner, tasks.c.kind, tasks.c.source, tasks.c.destination)
+"""The columns of tasks among which only the first is a candidate."""
 CANDIDATE = (
     "id",
     "owner",
@@ -62,35 +64,32 @@ class LaneStore:
 
         :param idle: tasks to leave out, because they recently had no work that could start
         """
-        group = (tasks.c.owner, tasks.c.kind, tasks.c.source, tasks.c.destination)
-        groups = select(*group).where(tasks.c.status == "ACTIVE", tasks.c.owner.not_in(LOCKED)).distinct()
+        groups = select(*GROUP).where(tasks.c.status == "ACTIVE", tasks.c.owner.not_in(LOCKED)).distinct().subquery()
         begun = (work.c.task_id == tasks.c.id, work.c.state == "pending", UNFINISHED)
         due = (work.c.phase == earliest(tasks.c.id), work.c.not_before <= now)
         free = select(work.c.id).where(*begun, *due).correlate(tasks).exists()
-        some_rules = (await self._connection.execute(select(pause_rules.c.id).limit(1))).first() is not None
-        found = []
-        for key in (await self._connection.execute(groups)).all():
-            same = [column.is_not_distinct_from(value) for column, value in zip(group, key, strict=True)]
-            if some_rules and await self._held(same):
-                continue
-            active = (
-                tasks.c.id.not_in(list(idle)),
-                tasks.c.status == "ACTIVE",
-                tasks.c.queue.in_(list(queues)),
-                tasks.c.paused.is_(None),
-                free,
-            )
-            order = (tasks.c.nice, tasks.c.deadline, tasks.c.requested_at)
-            first = select(*(tasks.c[name] for name in CANDIDATE)).where(*same, *active).order_by(*order).limit(1)
-            row = (await self._connection.execute(first)).one_or_none()
-            if row:
-                found.append(candidate(row))
-        return found
-
-    async def _held(self, group: Sequence[ColumnElement[bool]]) -> bool:
-        """Return whether a pause rule holds the tasks of a group, for which the rules are the same."""
-        one = select(HELD).select_from(tasks).where(*group, tasks.c.status == "ACTIVE").limit(1)
-        return bool((await self._connection.execute(one)).scalar())
+        active = (
+            tasks.c.id.not_in(list(idle)),
+            tasks.c.status == "ACTIVE",
+            tasks.c.queue.in_(list(queues)),
+            tasks.c.paused.is_(None),
+            free,
+        )
+        *columns, destination = GROUP
+        same = [column == groups.c[column.name] for column in columns]
+        order = (tasks.c.nice, tasks.c.deadline, tasks.c.requested_at)
+        first = select(tasks.c.id).where(*same, *active).order_by(*order).limit(1).correlate(groups)
+        none, some = destination.is_(None), destination == groups.c.destination  # two queries, as each uses the index
+        firsts = case(
+            (groups.c.destination.is_(None), first.where(none).scalar_subquery()),
+            else_=first.where(some).scalar_subquery(),
+        )
+        once = select(firsts).select_from(groups).offset(0)  # otherwise PostgreSQL would evaluate it several times
+        chosen = select(*(tasks.c[name] for name in CANDIDATE)).where(tasks.c.id.in_(once))
+        if (await self._connection.execute(select(pause_rules.c.id).limit(1))).first() is not None:
+            chosen = chosen.where(~HELD)  # a rule holds all tasks of a group, or none
+        rows = await self._connection.execute(chosen.order_by(*GROUP))
+        return [candidate(row) for row in rows]
 
     async def open(self) -> list[OpenLane]:
         """Return all open lanes."""

@@ -1,6 +1,7 @@
 """Durable tasks: fenced leases, work of dead workers passed on, and bad files that stop only themselves."""
 
 import asyncio
+import random
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -30,6 +31,7 @@ from broker.services.tasks.tasks import Tasks
 from broker.storage.collections import CollectionStore
 from broker.storage.database import Database, addressed
 from broker.storage.lanes import LaneStore
+from broker.storage.tasks import TaskFilter
 from broker.storage.tasks import TaskStore as Stored
 from broker.storage.work import WorkStore
 from broker.storage.workers import WorkerStore
@@ -509,6 +511,34 @@ async def test_a_task_may_begin_a_phase_that_others_have_not_come_to(opened):
         await works.complete("w", [WorkResult(look, "succeeded")], now)
         assert {each.owner for each in await LaneStore(connection).candidates({""}, now)} == {"ann", "bob"}
         assert [each.kind for each in await works.lease(ahead, "w", ["remove"], True, 10, 10, now)] == ["remove"]
+
+
+async def test_the_candidates_of_any_number_of_groups_are_found_by_few_statements(opened):
+    """A user may submit tasks between thousands of pairs; all workers wait while one chooses."""
+    tasks, rng, now = Tasks(opened, Announcements()), random.Random(7), time.time()
+    ends = [SITE, *(uuid4() for _ in range(3))]
+    await add_collections(opened)
+    for number in range(30):
+        pair = {"source": rng.choice(ends), "destination": rng.choice([*ends, None])}
+        kind = "DELETE" if pair["destination"] is None else "TRANSFER"
+        values = {"priority": rng.choice([0, 0, 5]), "deadline": now + 3600 + rng.randrange(5)}
+        await tasks.submit(task("/a").model_copy(update={**pair, **values, "kind": kind, "owner": f"u{number % 3}"}))
+    seen = []
+    sa.event.listen(opened._engine.sync_engine, "before_cursor_execute", lambda *args: seen.append(args[2]))
+    async with opened.write() as connection:
+        every = await Stored(connection).page(TaskFilter(), [("request_time", False)], 100, 0)
+        idle = {each.id for each in every.tasks[:5]}
+        for rules in ([], [pause_rule(SITE, "stop", "task_transfer_read", "task_delete")]):
+            for rule in rules:
+                await CollectionStore(connection).put_pause(rule)
+            seen.clear()
+            found = await LaneStore(connection).candidates({""}, now, idle)
+            assert len(seen) <= 2
+            firsts = {}
+            for each in sorted(every.tasks, key=lambda each: (-each.priority, each.deadline, each.requested_at)):
+                if each.id not in idle and not (rules and each.source == str(SITE)):
+                    firsts.setdefault((each.owner, each.kind, each.source, each.destination), each.id)
+            assert sorted(each.task for each in found) == sorted(firsts.values())
 
 
 async def test_work_that_is_found_twice_is_done_once(opened):
