@@ -38,6 +38,7 @@ LEFT = {
     "coget-broker worker --via depot-a ...": "tests/broker/worker has workers with depots",
     "curl --cert proxy.pem -X POST": "needs dCache or XRootD",
     "docker ": "tests of the images are in tests/broker/deployment",
+    "export TAPE=$(globus ": "needs a broker; the pages globus.md and reference/globus.md run such commands",
     ".venv/bin/python -m ": "`make test` runs these checks and tests",
     "import dask": "needs the extra `hosts`; tests/coalloc/plugins/test_data_tools.py has it",
     "import fsspec\nimport xarray": "needs the extra `hosts`; tests/coalloc/plugins/test_data_tools.py has it",

@@ -18,6 +18,7 @@ from coalloc.collect.runtime.item import CollectItem
 from coalloc.collect.runtime.link_waits import LinkWaits
 from coalloc.collect.runtime.local_destination import LocalDestination
 from coalloc.collect.runtime.server import CollectServer
+from coalloc.engine.gridftp import stream
 from coalloc.engine.limits.server_slots import Slots
 from tests.support.fetching import options, random_file
 from tests.support.relaying import Relay
@@ -105,7 +106,7 @@ async def test_others_get_a_connection_that_is_idle_while_a_piece_is_in_flight(s
     monkeypatch.setenv("COGET_CONNECTIONS", "2")
     server, slots, size = servers[0], Slots.from_environment(), 1_000_000
     source = CollectServer("a", server.url(""), options(slots=slots))
-    here, begun = LocalDestination(tmp_path / "out", overwrite=False), asyncio.Event()
+    here, begun, in_line = LocalDestination(tmp_path / "out", overwrite=False), asyncio.Event(), asyncio.Event()
     channel = GridFTPInward(source, here, LinkWaits(lambda held: None))
 
     async def connect():
@@ -114,23 +115,33 @@ async def test_others_get_a_connection_that_is_idle_while_a_piece_is_in_flight(s
     async def ready():
         pass
 
-    async def begin(name, prepare):
+    fetch = stream.fetch
+
+    async def late(*given):
+        await in_line.wait()
+        await fetch(*given)
+
+    async def made(name, prepare):
         random_file(server.root / name, size)
         await here.begin(CollectItem(name, size, {"a": f"/{name}"}))
         paths = f"{server.root}/{name}", lambda: name
-        queue.begin(hop := Hop(Piece(name, 0, size), ("a", "here"), paths, prepare, lambda _: None))
-        return hop
+        return Hop(Piece(name, 0, size), ("a", "here"), paths, prepare, lambda _: None)
 
     queue = HopQueue(connect, pytest.fail, pytest.fail, Random(0))
     try:
         async with asyncio.timeout(PATIENCE):
-            first = [await begin(name, ready) for name in ("x", "y")]
+            first = [await made(name, ready) for name in ("x", "y")]
+            for hop in first:  # at once, so that each needs a connection
+                queue.begin(hop)
             if waits == "before":
                 monkeypatch.setattr(hop_queue, "LOOK_SECONDS", PATIENCE)  # so the end of a piece gives it back
+                monkeypatch.setattr(stream, "fetch", late)
                 await until(lambda: channel._seats == 2)
                 others = asyncio.create_task(slots.wait(source.name))
+                await until(lambda: slots._claims.count(f"{source.name}.line."))
+                in_line.set()
             await asyncio.gather(*(hop.landed.wait() for hop in first))
-            last = await begin("z", begun.wait)
+            queue.begin(last := await made("z", begun.wait))
             lease = await (others if waits == "before" else slots.wait(source.name))
             assert not last.over
             begun.set()
