@@ -9,20 +9,10 @@ from coalloc.collect.methods import Method
 from coalloc.collect.methods.events import Arrived, CollectStarted
 from coalloc.collect.runtime.channels import ServerPair
 from coalloc.errors import TransferRefused, Unsupported
-from tests.coalloc.collect.test_collecting import (  # noqa: F401
-    better_over,
-    collect,
-    content,
-    found,
-    history,
-    label,
-    leftovers,
-    place,
-    relay,
-    servers,
-    sink,
-)
+from tests.coalloc.collect.test_collecting import better_over, found, label, leftovers
 from tests.support.fetching import random_file
+
+pytestmark = pytest.mark.usefixtures("history", "relay")
 
 
 @pytest.fixture
@@ -41,14 +31,14 @@ def at_start(monkeypatch):
 
 
 @pytest.mark.sampled(2)
-async def test_files_that_vanish_cost_neither_the_relay_nor_the_link(servers, sink, place, at_start):  # noqa: F811
+async def test_files_that_vanish_cost_neither_the_relay_nor_the_link(servers, sink, place, at_start):
     to, folder = place
     a, _, via = servers
     gone = [f"gone{number}" for number in range(20)]
     for name in gone:
         random_file(a.root / name, 100_000)
         at_start.append((a.root / name).unlink)
-    content = {f"kept{number}": random_file(a.root / f"kept{number}", 3_000_000) for number in range(3)}  # noqa: F811
+    content = {f"kept{number}": random_file(a.root / f"kept{number}", 3_000_000) for number in range(3)}
     urls = tuple(a.url(name) for name in (*gone, *content))
     results = api.Results()
     network = better_over(via, servers[:1], sink if "://" in to else None)
@@ -61,12 +51,12 @@ async def test_files_that_vanish_cost_neither_the_relay_nor_the_link(servers, si
 
 
 @pytest.mark.sampled(2)
-async def test_another_holder_sends_what_the_first_one_refuses(servers, sink, place, at_start, tmp_path):  # noqa: F811
+async def test_another_holder_sends_what_the_first_one_refuses(servers, sink, place, at_start, tmp_path):
     to, folder = place
     a, b, via = servers
     data = {name: random_file(a.root / name, 2_000_000) for name in ("x", "y", "empty")}
     data["empty"] = b""
-    for name, content in data.items():  # noqa: F402
+    for name, content in data.items():
         for server in (a, b):
             (server.root / name).write_bytes(content)
     files = "".join(
@@ -85,10 +75,10 @@ async def test_another_holder_sends_what_the_first_one_refuses(servers, sink, pl
 
 
 @pytest.mark.sampled(2)
-async def test_a_piece_that_vanishes_at_a_relay_is_sent_anew(servers, sink, place, monkeypatch):  # noqa: F811
+async def test_a_piece_that_vanishes_at_a_relay_is_sent_anew(servers, sink, place, monkeypatch):
     to, folder = place
     a, _, via = servers
-    content = random_file(a.root / "x", 9_000_000)  # noqa: F811
+    content = random_file(a.root / "x", 9_000_000)
     vanished, handle = [], Method.handle
 
     def handled(self, event):
@@ -109,10 +99,10 @@ async def test_a_piece_that_vanishes_at_a_relay_is_sent_anew(servers, sink, plac
 
 
 @pytest.mark.parametrize("method", ["adaptive", "one-by-one"])
-async def test_a_destination_that_refuses_a_file_gets_the_others(servers, sink, method):  # noqa: F811
+async def test_a_destination_that_refuses_a_file_gets_the_others(servers, sink, method):
     a = servers[0]
     (a.root / "run" / "taken").mkdir(parents=True)
-    content = {name: random_file(a.root / "run" / name, 300_000) for name in ("x", "y", "taken/z")}  # noqa: F811
+    content = {name: random_file(a.root / "run" / name, 300_000) for name in ("x", "y", "taken/z")}
     (sink.root / "out").mkdir()
     (sink.root / "out" / "taken").write_bytes(b"a file")
     with pytest.raises(TransferRefused, match=f"{label(sink)}/.*taken"):
@@ -122,10 +112,10 @@ async def test_a_destination_that_refuses_a_file_gets_the_others(servers, sink, 
 
 
 @pytest.mark.parametrize("method", ["adaptive", "one-by-one"])
-async def test_servers_that_cannot_connect_to_each_other(servers, sink, method, monkeypatch):  # noqa: F811
+async def test_servers_that_cannot_connect_to_each_other(servers, sink, method, monkeypatch):
     """Their files go over a relay; without one, the error is final, and says what to do."""
     a, _, via = servers
-    content = {"x": random_file(a.root / "x", 300_000)}  # noqa: F811
+    content = {"x": random_file(a.root / "x", 300_000)}
     opened = ServerPair.open
 
     async def unless_direct(source, to, waits):

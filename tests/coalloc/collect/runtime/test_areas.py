@@ -9,19 +9,11 @@ from coalloc.collect.runtime.server import CollectServer
 from coalloc.collect.runtime.staging import StagingArea
 from coalloc.collect.runtime.staging_records import StagingRecords
 from coalloc.errors import PermissionRefused
-from tests.coalloc.collect.test_collecting import (  # noqa: F401 - fixtures
-    collect,
-    content,
-    found,
-    place,
-    relay,
-    servers,
-    sink,
-)
+from tests.coalloc.collect.test_collecting import collect, found
 from tests.support.fetching import options
 
 
-async def test_cleanup_deletes_only_staged_files_if_the_directory_becomes_a_link(servers, sink, content, place, relay):  # noqa: F811
+async def test_cleanup_deletes_only_staged_files_if_the_directory_becomes_a_link(servers, sink, content, place, relay):
     """The directory is replaced by a link to another one while it holds pieces."""
     to, folder = place
     lent, victim = servers[2].root / "lent", servers[2].root / "victim"
@@ -47,7 +39,7 @@ async def test_cleanup_deletes_only_staged_files_if_the_directory_becomes_a_link
     assert found(lent / "moved"), "it is not where it was made"
 
 
-async def test_files_of_others_in_the_staging_directory_stay_and_are_reported(servers, sink, content, place, relay):  # noqa: F811
+async def test_files_of_others_in_the_staging_directory_stay_and_are_reported(servers, sink, content, place, relay):
     to, folder = place
     planted: list[Path] = []
 
