@@ -14,7 +14,7 @@ from broker.jobs.scoring import Scoring
 from broker.models.scores import IN_CHARGE, WEEK, Score, tallied
 from broker.schema.history import observations, pairs
 from broker.schema.reports import accuracy, scores
-from broker.services.forecasting import forecasts
+from broker.services.forecasting import link_forecasters
 from broker.storage.scores import ScoreStore, score_of, tally_of
 from coalloc.history.formats import read_log
 from predictors import hindsight as module
@@ -30,7 +30,7 @@ HPSS = Path(__file__).parents[4] / "shared" / "data" / "transfers" / "hpss_slac.
 @pytest.fixture(autouse=True)
 def patient(monkeypatch):
     """Settings in which answers wait for forecasters, however busy this machine is."""
-    monkeypatch.setattr(forecasts, "PATIENCE", 600.0)
+    monkeypatch.setattr(link_forecasters, "PATIENCE", 600.0)
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,7 @@ import pytest
 import sqlalchemy as sa
 
 from broker.config.settings import Settings
-from broker.services.forecasting import forecasts
+from broker.services.forecasting import link_forecasters
 from broker.storage import migration
 from broker.storage.database import addressed
 from broker.storage.migration import differences, upgrade
@@ -63,7 +63,7 @@ def of_before(database: str) -> None:
 
 @pytest.mark.parametrize("empty_database", ["sqlite", "postgresql"], indirect=True)
 async def test_transfers_set_aside_are_shown_and_not_learnt(empty_database, monkeypatch):
-    monkeypatch.setattr(forecasts, "PATIENCE", 600.0)
+    monkeypatch.setattr(link_forecasters, "PATIENCE", 600.0)
     monkeypatch.setattr("broker.main.followers_of", lambda factory: [])
     of_before(empty_database)
     assert not upgrade(addressed(empty_database))

@@ -1,6 +1,5 @@
 """Tasks beside promises to others on the same link: real servers, both kinds of destinations."""
 
-import asyncio
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -44,7 +43,7 @@ async def known(world: World) -> None:
     await world.factory.transfers.take("root", reports, "admin")
     await forecasting.ask([ForecastRequest(source=source(world), sink="here")], BOB)
     await forecasting.look()
-    await asyncio.gather(*forecasting._making.values())
+    await forecasting._links.made()
 
 
 async def promised(world: World, seconds: float = 600.0) -> int:

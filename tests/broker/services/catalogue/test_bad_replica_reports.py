@@ -10,7 +10,7 @@ from broker.cli import broker as command
 from broker.config.settings import Settings
 from broker.models.callers import NewToken
 from broker.services.catalogue.bad_replica_reports import changed_states
-from broker.services.forecasting import forecasts
+from broker.services.forecasting import all_links, link_forecasters
 from broker.services.forecasting.per_subject import MOST, OWN, middle_of
 from broker.storage.bad_replica_reports import ReplicaStanding
 from broker.storage.database import addressed
@@ -29,7 +29,7 @@ DAY = 86_400.0
 @pytest.fixture(autouse=True)
 def patient(monkeypatch):
     """Settings in which answers wait for forecasters, however busy this machine is."""
-    monkeypatch.setattr(forecasts, "PATIENCE", 600.0)
+    monkeypatch.setattr(link_forecasters, "PATIENCE", 600.0)
 
 
 async def user(broker, subject, role="transfer", site="FNAL"):
@@ -295,7 +295,7 @@ def test_one_of_many_replicas_reported_as_bad_is_left():
 
 async def test_a_broker_that_starts_reads_reports_of_every_user(broker, world, monkeypatch):
     """The result does not depend on how many transfers one user adds."""
-    monkeypatch.setattr(forecasts, "EVERYWHERE", 75)  # of 160; for ann and bob all but cern-1
+    monkeypatch.setattr(all_links, "PAGE", 75)  # of 160; for ann and bob all but cern-1
     mallory = await user(broker, "mallory")
     await report(mallory, transfers("cern-2", 5000, 100, ended=time.time(), sink="ELSEWHERE"))
     async with running(Settings(broker.factory.settings.database)) as started:
@@ -314,7 +314,7 @@ async def test_many_subjects_of_a_pair_are_heard_in_bounded_memory(broker, stock
     reader = await user(broker, "reader", "reader")
     await ranked(reader)
     await broker.settled()
-    (cached,) = [cached for cached in broker.factory.forecasting._cached.values() if cached.forecaster]
+    (cached,) = [cached for cached in broker.factory.forecasting._links._cached.values() if cached.forecaster]
     assert len(cached.forecaster) == MOST
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.models.history import INTERFACE, Pair
-from broker.services.forecasting import forecasts
+from broker.services.forecasting import link_forecasters
 from broker.services.forecasting.ceilings import FACTOR, Ceilings, bounded
 from broker.storage.history import StoredObservation
 from predictors.observation import Forecast, Observation, Rates
@@ -77,7 +77,7 @@ def test_a_bounded_forecast_is_in_order_and_below(rates, most):
 
 @pytest.fixture
 def patient(monkeypatch):
-    monkeypatch.setattr(forecasts, "PATIENCE", 600.0)
+    monkeypatch.setattr(link_forecasters, "PATIENCE", 600.0)
 
 
 def reported(i: int, source: str, sink: str, **more: object) -> dict[str, object]:

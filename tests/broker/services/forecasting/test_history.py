@@ -13,7 +13,7 @@ import pyarrow.parquet
 import pytest
 
 from broker.models.forecasts import ForecastRequest
-from broker.services.forecasting import forecasts
+from broker.services.forecasting import link_forecasters
 from tests.support.waiting import PATIENCE, until
 
 NOW = time.time()
@@ -318,7 +318,7 @@ async def test_a_forecast_is_stored_once_and_matched_with_what_came_of_it(broker
 
 
 async def test_a_forecaster_is_made_of_the_newest_and_kept_up(broker, admin, monkeypatch):
-    monkeypatch.setattr(forecasts, "NEWEST", 20)
+    monkeypatch.setattr(link_forecasters, "NEWEST", 20)
     await admin.post(T, json=[_transfer(i, bytes=10_000_000) for i in range(100)])
     asked = ForecastRequest(source="ftp://dtn.example", sink="FNAL", size=10_000_000)
     await broker.factory.forecasting.ask([asked])
@@ -355,14 +355,14 @@ async def test_forecasters_have_bounded_memory_and_unused_ones_are_dropped(broke
 
     first = await asked()
     assert {observations for _, observations in first} == {10}
-    assert len(made._cached) == 8
-    (one, *_) = [cached.forecaster.size for cached in made._cached.values()]
-    monkeypatch.setattr(forecasts, "MEMORY", 3 * one)
+    assert len(made._links._cached) == 8
+    (one, *_) = [cached.forecaster.size for cached in made._links._cached.values()]
+    monkeypatch.setattr(link_forecasters, "MEMORY", 3 * one)
     assert await asked() == first
-    assert len(made._cached) == 3
-    monkeypatch.setattr(forecasts, "FORGOTTEN", 0.0)
+    assert len(made._links._cached) == 3
+    monkeypatch.setattr(link_forecasters, "FORGOTTEN", 0.0)
     await made.look()
-    assert [pair.source for pair in made._cached] == sources[-1:]
+    assert [pair.source for pair in made._links._cached] == sources[-1:]
 
 
 async def test_a_broker_ends_right_after_a_notification(database):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from broker.config.settings import Settings
 from broker.models.history import Observed
-from broker.services.forecasting import forecasts
+from broker.services.forecasting import all_links, forecasts
 from broker.services.forecasting.horizon import Horizon
 from broker.storage.history import ObservationStore
 from broker.storage.months import Months, month_of
@@ -62,14 +62,14 @@ async def learnt(database, monkeypatch):
     monkeypatch.setattr(forecasts.Forecasting, "watch", lambda self: asyncio.sleep(0))
     async with running(Settings(database)) as broker:
         found: list[int] = []
-        learn = broker.factory.forecasting._ceilings.learn
+        learn = broker.factory.forecasting._all_links._ceilings.learn
 
         def noted(kept, counted=True):
             if counted:
                 found.append(kept.observation.bytes - 10_000_000)
             learn(kept, counted)
 
-        broker.factory.forecasting._ceilings.learn = noted
+        broker.factory.forecasting._all_links._ceilings.learn = noted
         if not broker.factory.database.sqlite:
             async with broker.factory.database.write() as connection:
                 await Months().make(connection, [month_of(NOW - 90)])
@@ -125,7 +125,7 @@ async def test_writers_in_any_order_lose_nothing_and_nothing_is_learnt_twice(lea
     database, look = broker.factory.database, broker.factory.forecasting.look
     await broker.factory.transfers.take("ann", [observed(0, "ftp://a.example")])
     await look()
-    monkeypatch.setattr(forecasts, "EVERYWHERE", 7)
+    monkeypatch.setattr(all_links, "PAGE", 7)
     chance, count = Random(1), effort(20, 600)
     at_once = asyncio.Semaphore(6)
 
