@@ -2,6 +2,7 @@
 
     CoallocError
     ├── UsageError             2  an invalid option, URL or Metalink
+    │   ├── UnsafeName            of a file, from a server or a document
     │   └── TooMuch               the request may be valid, but exceeds a limit
     ├── NothingToFetchFrom     3  no source could be used
     │   └── NoAnswer              a source or the broker did not answer; transient
@@ -90,6 +91,7 @@ __all__ = [
     "TransferRefused",
     "UnknownHost",
     "Unreachable",
+    "UnsafeName",
     "Unsupported",
     "UsageError",
     "VerificationError",
@@ -148,6 +150,10 @@ class UsageError(CoallocError):
 
     status = 2
     code = "usage"
+
+
+class UnsafeName(UsageError):
+    """A file name from a server or a document that leads elsewhere, or that no file should have."""
 
 
 class TooMuch(UsageError):

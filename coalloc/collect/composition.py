@@ -19,7 +19,7 @@ from coalloc.collect.decision import collected
 from coalloc.collect.expected_network import guessed, inward, is_known, labelled
 from coalloc.collect.methods import Method, make
 from coalloc.collect.methods.guaranteed import Guaranteed
-from coalloc.collect.runtime.collection import LOOK, CollectJob, Field, MethodChoice
+from coalloc.collect.runtime.collection import LOOK, CollectJob, Field, MethodChoice, combined
 from coalloc.collect.runtime.destination import Destination, ServerDestination
 from coalloc.collect.runtime.local_destination import LocalDestination
 from coalloc.collect.runtime.partial_name_records import PartialNames
@@ -73,6 +73,8 @@ async def collect(
     showing = asyncio.create_task(_show_waits(servers, redact(wanted.to), watch)) if watch else None
     try:
         items = await servers.items(*await _named(wanted))
+        if not items:
+            raise combined(servers.failed, len(servers.failed))
         await landing.prepare([item.name for item in items])
         _check_matches(wanted.guarantees, [item.name for item in items])
         for url in given.urls.values() if given else ():
@@ -93,7 +95,7 @@ async def collect(
         return MethodChoice(method, *plan) if plan else MethodChoice(method)
 
     began = time.time()
-    seed, notes = getrandbits(32), (servers.loops, servers.unused)
+    seed, notes = getrandbits(32), (servers.loops, servers.unused, servers.failed)
     collection = CollectJob(items, field, redact(wanted.to), choose, watch, seed, *notes)
     return await _run(collection, results, began, wanted.broker, servers.options.admission is None)
 

@@ -72,7 +72,8 @@ class Collected(NamedTuple):
     """One file. `seconds` is the time at which it got its name; None if it has not, or if it existed before.
 
     `checksum` is of the file at its destination; `verified` means that its origin, or the user's or Metalink's expected
-    checksum, confirms it. `error` is the reason why the file is missing.
+    checksum, confirms it. `error` is the reason why the file is missing. If it could not be
+    looked up, `name` may be a URL, and `output` is empty.
     """
 
     name: str

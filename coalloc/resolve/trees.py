@@ -7,7 +7,7 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from coalloc.engine.lister import Lister
-from coalloc.errors import CoallocError, LimitExceeded, SourceError, UsageError
+from coalloc.errors import CoallocError, LimitExceeded, SourceError, UnsafeName
 from coalloc.model.listings import Entry
 from coalloc.model.replicas import Stat
 from coalloc.resolve.file_names import why_unsafe
@@ -95,7 +95,7 @@ def _is_in(path: str, folders: Container[str]) -> bool:
 def _is_refused(folder: str, entry: Entry, errors: dict[str, CoallocError]) -> bool:
     """Return whether a directory has a name that leads elsewhere, or could not be made here; add the error."""
     if reason := why_unsafe(entry.name):
-        errors[f"{folder}{entry.name}/"] = UsageError(f"the directory name {entry.name[:200]!r} {reason}", "rename it")
+        errors[f"{folder}{entry.name}/"] = UnsafeName(f"the directory name {entry.name[:200]!r} {reason}", "rename it")
     return reason is not None
 
 

@@ -1,5 +1,6 @@
 """Immediate operations on files and directories of collections, for Globus clients: list, stat, mkdir and rename."""
 
+import asyncio
 from collections.abc import Sequence
 from contextlib import aclosing
 from functools import partial
@@ -15,7 +16,7 @@ from broker.factory import Factory
 from broker.handlers.globus import documents
 from broker.handlers.globus.errors import refusals
 from broker.handlers.globus.filters import fitting, ordered
-from broker.handlers.globus.routers import CollectionId, Document, Offset, Order, QueryText, globus_router, quick
+from broker.handlers.globus.routers import CollectionId, Document, Order, QueryText, globus_router, quick
 from broker.handlers.globus.submitted_documents import ClientDocument, Text
 from broker.models.callers import Caller
 from broker.services.auth.permissions import Reach
@@ -27,8 +28,10 @@ __all__ = ["router"]
 router = globus_router("/operation/endpoint/{endpoint_id}")
 FIELDS = ("name", "type", "size", "last_modified", "permissions", "user", "group", "link_target")
 MOST = 100_000
-HELD = 1_000_000
-"""Most entries of a directory that are kept in memory for sorting."""
+LARGEST = 1_000_000
+"""Most entries of a directory that are sorted."""
+SPARE = 50_000
+"""Number of documents, in addition to the requested ones, from which they are sorted and the last ones dropped."""
 
 
 class NewFolder(ClientDocument):
@@ -52,7 +55,7 @@ async def ls(
     path: QueryText = "/",
     show_hidden: bool = True,
     limit: Annotated[int, Query(ge=0, le=MOST)] = MOST,
-    offset: Offset = 0,
+    offset: Annotated[int, Query(ge=0, le=2 * MOST)] = 0,
     orderby: Order = "name",
     filter: Annotated[Sequence[str], Query(max_length=20)] = (),
 ) -> Response:
@@ -60,18 +63,28 @@ async def ls(
     inside = normal(path)
     reach = await _allowed(services, caller, "ls", CollectionUse(endpoint_id, inside))
     fits, order = fitting(filter, FIELDS), ordered(orderby, FIELDS) or [("name", False)]
-    found: list[dict[str, Any]] = []
+    page, total = list[Document](), 0
     with refusals("DirListing"):
         tree = await services.trees.of(reach.collection, reach)
         async with aclosing(tree.list(inside)) as batches:
             async for batch in batches:
                 entries = batch if show_hidden else [entry for entry in batch if not entry.name.startswith(".")]
-                found += [document for entry in entries if fits(document := documents.file(entry))]
-                if len(found) > HELD:
-                    raise TooLarge(f"{inside} has more than {HELD} entries", "use a filter")
+                found = [document for entry in entries if fits(document := documents.file(entry))]
+                page, total = page + found, total + len(found)
+                if total > LARGEST:
+                    raise TooLarge(f"{inside} has more than {LARGEST} entries", "use a filter")
+                if len(page) > offset + limit + SPARE:
+                    page = await asyncio.to_thread(_first, page, order, offset + limit)
+                await asyncio.sleep(0)
+    page = await asyncio.to_thread(_first, page, order, offset + limit)
+    return quick(documents.listing(reach.collection, inside, page[offset:], total))
+
+
+def _first(found: list[Document], order: Sequence[tuple[str, bool]], count: int) -> list[Document]:
+    """Return the first documents in an order: fields, each with True for descending."""
     for field, down in reversed(order):
         found.sort(key=partial(_rank, field), reverse=down)
-    return quick(documents.listing(reach.collection, inside, found[offset : offset + limit], len(found)))
+    return found[:count]
 
 
 def _rank(field: str, document: dict[str, Any]) -> tuple[bool, Any]:

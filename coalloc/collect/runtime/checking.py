@@ -33,14 +33,16 @@ class ChecksumVerdict(NamedTuple):
 
 
 async def check(
-    item: CollectItem, pieces: Sequence[Range], origin: Ask, sink: Ask, relayed: bool = False
+    item: CollectItem, pieces: Sequence[Range], origin: Ask, sink: Ask, relayed: bool = False, others: bool = False
 ) -> ChecksumVerdict:
     """Compare a whole file with its origin, and with the expected checksum.
 
     :param pieces: byte ranges [start, end), as they arrived
     :param relayed: whether some bytes were relayed by other hosts, which could forge an adler32
-    :raises VerificationError: when the origin holds another file than the expected one, or only hashes of pieces are
-        known, and the destination cannot compute them
+    :param others: whether the file can be fetched from another server if the origin holds another file than the
+        expected one; then the result is `same`, and wrong as a whole
+    :raises VerificationError: when the origin holds another file than the expected one, and there are no `others`; or
+        only hashes of pieces are known, and the destination cannot compute them
     """
     if not item.size and not item.expected:
         return ChecksumVerdict(Checksum(FAST, "00000001"), True, same=True)
@@ -64,7 +66,7 @@ async def check(
         verdict = ChecksumVerdict(checksum, True, same=True)
     else:
         verdict = await _strongly(item, checksum, origin, sink, alike)
-    if refuted and item.expected and verdict.verified:
+    if refuted and item.expected and verdict.verified and not others:
         raise VerificationError(
             f"{item.name} does not have the {item.expected.algorithm} {item.expected.value}, here and at its origin",
             "check the expected checksum, or give a replica that is known to be good",

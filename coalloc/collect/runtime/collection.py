@@ -26,13 +26,13 @@ from coalloc.collect.runtime.server import CollectServer
 from coalloc.collect.runtime.staging import DirectoryReplaced, StagingArea, clear
 from coalloc.collect.runtime.staging_records import StagingRecords
 from coalloc.collect.values import Collected, CollectionPhase, CollectReport, CollectView, LeftBehind
-from coalloc.errors import NotEmpty, SourceError, TargetExists
+from coalloc.errors import CoallocError, FilesFailed, NotEmpty, SourceError, TargetExists
 from coalloc.model.checksums import Checksum
 from coalloc.planner.network import Demand, File
 from coalloc.util.concurrency import gather
 from coalloc.util.disk import in_thread
 
-__all__ = ["LOOK", "Choose", "CollectJob", "Field", "MethodChoice"]
+__all__ = ["LOOK", "Choose", "CollectJob", "Field", "MethodChoice", "combined"]
 
 CLEARING_SECONDS = 30.0
 """Seconds after the last file in which what killed jobs left may still be removed; a later job goes on with it."""
@@ -71,6 +71,7 @@ class CollectJob:
     :param watch: callback that gets a view several times a second
     :param loops: URLs of directories that were left out because their listings repeat, for the report
     :param unused: URLs of replicas that are not used, with the reason, for the report
+    :param failed: errors of files that could not be looked up, by name or URL
     """
 
     def __init__(
@@ -83,6 +84,7 @@ class CollectJob:
         seed: int = 0,
         loops: Sequence[str] = (),
         unused: Mapping[str, str] = MappingProxyType({}),
+        failed: Mapping[str, CoallocError] = MappingProxyType({}),
     ) -> None:
         self._items = items
         self._field = field
@@ -92,6 +94,7 @@ class CollectJob:
         self._chance = Random(seed)
         self._loops = loops
         self._unused = unused
+        self._failed: dict[str, Exception] = dict(failed)
         self._loop = asyncio.get_running_loop()
         self._began = self._loop.time()
         self._meter = ByteMeter()
@@ -110,6 +113,7 @@ class CollectJob:
     async def run(self) -> CollectReport:
         """Collect everything. If that fails, `report` has the results so far.
 
+        :raises FilesFailed: when some of several files fail; finished files keep their names
         :raises CoallocError: when it fails
         """
         showing = self._loop.create_task(self._show()) if self._watch else None
@@ -142,9 +146,19 @@ class CollectJob:
         self._carrier = self._runner.carrier
         self._finisher = Finisher(self._field.servers, self._field.landing, self._carrier)
         for item in beside:  # a file at the destination's own server needs no method
-            await self._carrier.fetch(label, item, Piece(item.name, 0, item.size))
-            self._there[item.name] = await self._finish(item, [(0, item.size)])
+            try:
+                await self._carrier.fetch(label, item, Piece(item.name, 0, item.size))
+                self._there[item.name] = await self._finish(item, [(0, item.size)])
+            except CoallocError as error:
+                self._failed[item.name] = error
         await self._runner.run()
+        if failed := self._failed | self._runner.errors:
+            raise combined(failed, self._count)
+
+    @property
+    def _count(self) -> int:
+        """The number of all files, also of those that could not be looked up."""
+        return len(self._failed.keys() | {item.name for item in self._items})
 
     def _connect(self, listener: Listener) -> Carrier:
         return Carrier(self._field.servers, self._field.areas, self._field.landing, listener, self._chance)
@@ -278,7 +292,7 @@ class CollectJob:
             rationale=method.rationale if method else "",
             planned_seconds=choice.planned_seconds if choice else None,
             direct_seconds=choice.direct_seconds if choice else None,
-            files=tuple(map(self._outcome, self._items)),
+            files=(*map(self._outcome, self._items), *self._not_looked_up()),
             pairs=carrier.reports(self._began) if carrier else (),
             there_bytes=self._there_bytes + self._field.landing.found_bytes,
             duplicate_bytes=method.ledger.duplicate_bytes if method else 0,
@@ -297,8 +311,25 @@ class CollectJob:
         found = self._there.get(item.name) or (self._runner and self._runner.collected.get(item.name))
         if found:
             return found
-        error = self._runner.errors.get(item.name) if self._runner else None
+        error = self._failed.get(item.name) or (self._runner and self._runner.errors.get(item.name))
         return Collected(item.name, self._field.landing.place(item), item.size, error=str(error) if error else None)
+
+    def _not_looked_up(self) -> list[Collected]:
+        known = {item.name for item in self._items}
+        return [Collected(name, "", 0, error=str(error)) for name, error in self._failed.items() if name not in known]
+
+
+def combined(failed: Mapping[str, Exception], files: int) -> Exception:
+    """Return one error for all failed files of a job.
+
+    :param failed: the error of each failed file, at least one
+    :param files: number of all files
+    """
+    errors = {name: error for name, error in failed.items() if isinstance(error, CoallocError)}
+    unexpected = next((error for name, error in failed.items() if name not in errors), None)
+    if unexpected or files == 1:
+        return unexpected or next(iter(errors.values()))
+    return FilesFailed(errors, files)
 
 
 def _file(item: CollectItem, destination: str) -> File:

@@ -91,14 +91,16 @@ class Finisher:
             )
 
     async def _mended(self, item: CollectItem, pieces: Sequence[tuple[int, int]]) -> ChecksumVerdict:
-        given = item.expected or item.pieces
-        for attempt in range(max(MENDS, len(item.paths)) if given else MENDS):
-            verdict = await self._check(item, pieces)
+        given, last = item.expected or item.pieces, len(item.paths) - 1
+        refuted = 0  # servers whose file is not the expected one
+        for attempt in range(MENDS + last if given else MENDS):
+            verdict = await self._check(item, pieces, others=refuted < last)
             if not verdict.wrong:
                 return verdict
-            for start, end in verdict.wrong:
+            refuted += verdict.same or refuted > 0
+            for start, end in ((0, item.size),) if refuted else verdict.wrong:
                 self._landing.revoke(item, start, end)
-                await self._fetch(item, Piece(item.name, start, end), attempt if given else 0)
+                await self._fetch(item, Piece(item.name, start, end), (refuted or attempt) if given else 0)
         verdict = await self._check(item, pieces)
         if verdict.wrong:
             wrong = sum(end - start for start, end in verdict.wrong)
@@ -113,14 +115,16 @@ class Finisher:
             )
         return verdict
 
-    async def _check(self, item: CollectItem, pieces: Sequence[tuple[int, int]]) -> ChecksumVerdict:
+    async def _check(
+        self, item: CollectItem, pieces: Sequence[tuple[int, int]], others: bool = False
+    ) -> ChecksumVerdict:
         async def origin(algorithm: str, start: int, end: int) -> str | None:
             return await self._say(item, algorithm, start, end)
 
         async def sink(algorithm: str, start: int, end: int) -> str | None:
             return await self._landing.digest(item, algorithm, start, end)
 
-        return await check(item, pieces, origin, sink, relayed=item.name in self._landing.relayed)
+        return await check(item, pieces, origin, sink, item.name in self._landing.relayed, others)
 
     async def _say(self, item: CollectItem, algorithm: str, start: int, end: int) -> str | None:
         """Return a digest from a server that holds the file; None when no server offers it.

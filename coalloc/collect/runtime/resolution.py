@@ -6,7 +6,7 @@ are two files.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from urllib.parse import urlsplit
@@ -21,7 +21,15 @@ from coalloc.engine.base import EngineOptions
 from coalloc.engine.gridftp.address import parse, parse_server
 from coalloc.engine.gridftp.storage import Storage, described
 from coalloc.engine.http.answers import condition
-from coalloc.errors import CoallocError, NothingToFetchFrom, SourceError, UsageError, VerificationError
+from coalloc.errors import (
+    CoallocError,
+    IsDirectory,
+    NothingToFetchFrom,
+    SourceError,
+    UnsafeName,
+    UsageError,
+    VerificationError,
+)
 from coalloc.history.values import source_key
 from coalloc.model.checksums import Checksum, PieceHashes
 from coalloc.model.forecasts import FoundReplicas
@@ -71,6 +79,8 @@ class CollectServers:
     """URLs of directories that were left out because their listings are those of directories above them."""
     unused: dict[str, str] = field(default_factory=dict)
     """URLs of replicas that are not used, with the reason."""
+    failed: dict[str, CoallocError] = field(default_factory=dict)
+    """Errors of files that could not be looked up, by name, and of the user's URLs and of directories, by URL."""
 
     @property
     def senders(self) -> frozenset[str]:
@@ -125,18 +135,26 @@ class CollectServers:
         return server, path
 
     async def items(self, urls: Sequence[str], found: Sequence[FoundReplicas]) -> list[CollectItem]:
-        """Return the files that the URLs name, then the files with known replicas.
+        """Return the files that the URLs name, then the files with known replicas; `failed` has the errors of others.
 
-        :raises UsageError: when two files would have the same name
-        :raises CoallocError: when a file cannot be looked up
+        :raises UsageError: when a URL cannot be used, or two files would have the same name
+        :raises NothingToFetchFrom: when there are no files, and no errors
         """
-        listed = await gather(*(self._of_url(url) for url in urls))
-        known = await gather(*(self.replicas(each.file) for each in found))
-        items = [item for some in listed for item in some] + list(known)
+        listed = await gather(*(self._attempt(redact(url), self._of_url(url)) for url in urls))
+        known = await gather(*(self._attempt(each.file.name, self._of_replicas(each.file)) for each in found))
+        items = [item for some in (*listed, *known) for item in some]
         _refuse_conflicts(items)
-        if not items:
+        if not items and not self.failed:
             raise NothingToFetchFrom(f"{' and '.join(map(redact, urls))} has no file", "give another directory")
         return items
+
+    async def _attempt(self, name: str, looked: Awaitable[list[CollectItem]]) -> list[CollectItem]:
+        """Return the items; if they cannot be looked up, none, and add the error to `failed`."""
+        try:
+            return await looked
+        except (SourceError, NothingToFetchFrom, VerificationError, UnsafeName) as error:
+            self.failed[name] = error
+            return []
 
     async def close(self) -> None:
         """End all sessions."""
@@ -150,12 +168,15 @@ class CollectServers:
         server = self.add(url, path.rstrip("/").rpartition("/")[0] or "/")
         if path.endswith("/"):
             entries = await server.ask(lambda store: _listed(store, path.rstrip("/")))
-            stats = await gather(*(_stat(server, path + name, entry) for name, entry in entries))
-            return [_item(name, server, path + name, stat) for (name, _), stat in zip(entries, stats, strict=True)]
-        entry = await server.ask(lambda store: store.stat(path))
-        if entry.kind == "dir":
-            raise UsageError(f"{address.shown} is a directory", "end it with / to collect everything in it")
-        return [_item(path.rpartition("/")[2], server, path, described(entry), foreign=False)]
+            listed = await gather(
+                *(self._attempt(name, _listed_file(server, path, name, each)) for name, each in entries)
+            )
+            return [item for some in listed for item in some]
+        try:
+            stat = await server.stat_now(path)
+        except IsDirectory as error:
+            raise UsageError(f"{address.shown} is a directory", "end it with / to collect everything in it") from error
+        return [_item(path.rpartition("/")[2], server, path, stat, foreign=False)]
 
     async def _files_of_sender(self, url: str) -> list[CollectItem]:
         """Return the files of a URL of a server that only sends, or of a federation."""
@@ -167,16 +188,16 @@ class CollectServers:
             tree = await files_below(lister, url)
         finally:
             await lister.close()
-        if error := next(iter(tree.errors.values()), None):
-            raise error
+        self.failed |= {redact(entry_url(url, folder)): error for folder, error in tree.errors.items()}
         self.loops += [redact(entry_url(url, folder)) for folder in tree.loops]
         turns = asyncio.Semaphore(AT_ONCE)
 
-        async def look_up(name: str) -> CollectItem:
+        async def look_up(name: str) -> list[CollectItem]:
             async with turns:
-                return await self._file_of_sender(entry_url(url, name), name, tree.stated.get(name))
+                return [await self._file_of_sender(entry_url(url, name), name, tree.stated.get(name))]
 
-        return list(await gather(*map(look_up, tree.files)))
+        found = await gather(*(self._attempt(name, look_up(name)) for name in tree.files))
+        return [item for some in found for item in some]
 
     async def _file_of_sender(self, url: str, name: str | None = None, stated: Stat | None = None) -> CollectItem:
         """Return a file of a server or a federation, under its own name if none is given.
@@ -191,6 +212,9 @@ class CollectServers:
             )
         server, path = self.add_file(url, stated=stated)
         return _item(name, server, path, await server.stat(path))
+
+    async def _of_replicas(self, file: ReplicaSet) -> list[CollectItem]:
+        return [await self.replicas(file)]
 
     async def replicas(self, file: ReplicaSet) -> CollectItem:
         """Return a file with its usable replicas: those of the file's known size, or else of the first one's size.
@@ -317,10 +341,14 @@ def _item(name: str, server: Holder, path: str, stat: Stat, foreign: bool = True
     return CollectItem(name, stat.size, {server.label: path}, expectation(stat.checksums), versions, foreign)
 
 
+async def _listed_file(server: CollectServer, folder: str, name: str, entry: Entry) -> list[CollectItem]:
+    return [_item(name, server, folder + name, await _stat(server, folder + name, entry))]
+
+
 def _check_name(name: str) -> None:
-    """Check the name of a file. :raises UsageError: when it is not safe"""
+    """Check the name of a file. :raises UnsafeName: when it is not safe"""
     if reason := why_unsafe(name):
-        raise UsageError(f"the file name {name[:200]!r} {reason}", "fetch it separately, with coget get -o")
+        raise UnsafeName(f"the file name {name[:200]!r} {reason}", "fetch it separately, with coget get -o")
 
 
 def _check_pieces(name: str, pieces: PieceHashes | None, size: int) -> None:

@@ -108,9 +108,9 @@ class CollectRunner:
         """Errors of files that could not be finished, by name."""
 
     async def run(self) -> None:
-        """Run the method until every file is finished.
+        """Run the method until every file is finished, or has an error in `errors`.
 
-        :raises CoallocError: when some file cannot be finished; finished files keep their names
+        :raises CoallocError: when the method ends for another reason; finished files keep their names
         """
         self._notify(CollectStarted(self._loop.time()))
         try:
@@ -127,8 +127,6 @@ class CollectRunner:
             for task in self._finishing:
                 task.cancel()
             await asyncio.gather(*self._finishing, return_exceptions=True)
-        for error in self.errors.values():
-            raise error
 
     @property
     def done_bytes(self) -> int:

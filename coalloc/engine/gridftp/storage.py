@@ -21,7 +21,7 @@ from coalloc.engine.gridftp.login import GridFTPLogin, security_for
 from coalloc.engine.gridftp.refusals import refusal
 from coalloc.engine.gridftp.replies import Reply, digest_in
 from coalloc.engine.gridftp.unix_listing import UnixListing
-from coalloc.errors import ConnectionLost, LimitExceeded, NotDirectory, Unsupported
+from coalloc.errors import ConnectionLost, IsDirectory, LimitExceeded, NotDirectory, Unsupported
 from coalloc.model.listings import Entry, Omission
 from coalloc.model.replicas import Stat
 from coalloc.util.counts import count
@@ -79,7 +79,10 @@ class Storage(GridFTPLogin):
         They come from SIZE and MDTM if the server does not support MLST; then the path may be a directory, too.
         """
         if self.describes:
-            return described(await self.stat(path))
+            found = await self.stat(path)
+            if found.kind == "dir":
+                raise IsDirectory(f"{path} is a directory", "name a file in it")
+            return described(found)
         address = await self.locate(path)
         async with self._turn:
             size, modified = [await self._submit(f"{command} {address.path}") for command in ("SIZE", "MDTM")]

@@ -6,8 +6,10 @@ from uuid import uuid4
 
 import pytest
 
+from broker.handlers.globus import operations
 from broker.models.callers import NewToken
 from broker.models.identities import identity
+from broker.services.collections.trees import local
 
 V = "/v0.10"
 EVERYBODY = {"principal_type": "all_authenticated_users", "permissions": "rw"}
@@ -568,7 +570,11 @@ LISTINGS = [
 ]
 
 
-async def test_a_folder_is_listed_as_asked(ann, folder):
+@pytest.mark.parametrize("spare", [operations.SPARE, -300_000])
+async def test_a_folder_is_listed_as_asked(ann, folder, monkeypatch, spare):
+    """Also if only the entries of the page are kept."""
+    monkeypatch.setattr(operations, "SPARE", spare)
+    monkeypatch.setattr(local, "BATCH", 2)
     for params, names in LISTINGS:
         page = (await ann.get(f"{folder}/ls", params=params)).json()
         assert [each["name"] for each in page["DATA"]] == names, params
@@ -583,6 +589,7 @@ WRONG_LISTINGS = [
     {"filter": "owner:ann"},
     {"orderby": "colour"},
     {"limit": 100_001},
+    {"offset": 200_001},
 ]
 
 

@@ -206,5 +206,31 @@ async def test_an_ftp_server_that_lists_no_dates_is_asked_for_them(tmp_path):
             await collect(f"{server.url('')}/", tmp_path / "out", lambda: put(server, b"B" * SIZE, NEW))
         assert not (tmp_path / "out" / "x").exists()
         outcomes = [(await collect(f"{server.url('')}/", tmp_path / "out")).files[0].outcome for _ in range(2)]
-    assert outcomes == ["collected", "there"]
+        outcomes.append((await collect(server.url("x"), tmp_path / "out")).files[0].outcome)
+    assert outcomes == ["collected", "there", "there"]
     assert (tmp_path / "out" / "x").read_bytes() == b"B" * SIZE
+
+
+@pytest.mark.parametrize("wrong", [1, 2])
+async def test_the_replica_with_the_expected_checksum_is_found(start, tmp_path, wrong):
+    """Servers with another file of the same size come first, and compute checksums of it."""
+    servers = [start(name, f"127.0.0.{number}", ()) for number, name in enumerate("abc"[: wrong + 1], 2)]
+    right = os.urandom(SIZE)
+    for server in servers:
+        put(server, right if server is servers[-1] else os.urandom(SIZE))
+    digest = f'<hash type="sha-256">{sha256(right).hexdigest()}</hash>'
+    document = metalink(tmp_path / "x.meta4", *(server.url("x") for server in servers), hashes=digest)
+    report = await api.collect(api.CollectRequest((document,), str(tmp_path / "out")))
+    assert (tmp_path / "out" / "x").read_bytes() == right
+    assert [file.verified for file in report.files] == [True]
+
+
+async def test_no_replica_has_the_expected_checksum(start, tmp_path):
+    servers = [start(name, f"127.0.0.{number}", ()) for number, name in enumerate("ab", 2)]
+    for server in servers:
+        put(server, os.urandom(SIZE))
+    digest = f'<hash type="sha-256">{sha256(b"another").hexdigest()}</hash>'
+    document = metalink(tmp_path / "x.meta4", *(server.url("x") for server in servers), hashes=digest)
+    with pytest.raises(VerificationError, match="x "):
+        await api.collect(api.CollectRequest((document,), str(tmp_path / "out")))
+    assert not (tmp_path / "out" / "x").exists()

@@ -8,7 +8,7 @@ from coalloc import api
 from coalloc.collect.methods import Method
 from coalloc.collect.methods.events import Arrived, CollectStarted
 from coalloc.collect.runtime.channels import ServerPair
-from coalloc.errors import TransferRefused, Unsupported
+from coalloc.errors import FilesFailed, SourceError, TransferRefused, Unsupported
 from tests.coalloc.collect.test_collecting import better_over, found, label, leftovers
 from tests.support.fetching import random_file
 
@@ -42,7 +42,7 @@ async def test_files_that_vanish_cost_neither_the_relay_nor_the_link(servers, si
     urls = tuple(a.url(name) for name in (*gone, *content))
     results = api.Results()
     network = better_over(via, servers[:1], sink if "://" in to else None)
-    with pytest.raises(TransferRefused, match=f"{label(a)}/.*gone"):
+    with pytest.raises(FilesFailed, match=f"20 of 23 files failed:\n.*{label(a)}/.*gone"):
         await api.collect(api.CollectRequest(urls, to), network=network, results=results)
     assert found(folder) == content
     report = results.unfinished
@@ -105,7 +105,7 @@ async def test_a_destination_that_refuses_a_file_gets_the_others(servers, sink, 
     content = {name: random_file(a.root / "run" / name, 300_000) for name in ("x", "y", "taken/z")}
     (sink.root / "out").mkdir()
     (sink.root / "out" / "taken").write_bytes(b"a file")
-    with pytest.raises(TransferRefused, match=f"{label(sink)}/.*taken"):
+    with pytest.raises(FilesFailed, match=f"1 of 3 files failed:\n.*{label(sink)}/.*taken"):
         await api.collect(api.CollectRequest((f"{a.url('run')}/",), sink.url("out"), method=method))
     assert found(sink.root / "out") == {"x": content["x"], "y": content["y"], "taken": b"a file"}
     assert leftovers([*servers, sink]) == []
@@ -130,3 +130,37 @@ async def test_servers_that_cannot_connect_to_each_other(servers, sink, method, 
     assert found(sink.root) == {}
     await api.collect(api.CollectRequest((a.url("x"),), sink.url("out"), (via.url("lent"),), method))
     assert found(sink.root / "out") == content
+
+
+async def test_files_that_cannot_be_looked_up_cost_only_themselves(servers, sink, place):
+    """A name that no file should have, a URL of no file, and a dead server: all other files arrive."""
+    to, folder = place
+    a, b, dead = servers
+    (a.root / "run" / "deep").mkdir(parents=True)
+    content = {name: random_file(a.root / "run" / name, 30_000) for name in ("x", "deep/y")}
+    (a.root / "run" / "bell\a").write_bytes(b"a control character")
+    content["one"] = random_file(b.root / "one", 1)
+    dead.kill()
+    sources = (f"{a.url('run')}/", b.url("one"), b.url("none"), dead.url("z"))
+    results = api.Results()
+    with pytest.raises(FilesFailed, match="3 of 6 files failed:") as caught:
+        await api.collect(api.CollectRequest(sources, to), results=results)
+    assert found(folder) == content
+    outcomes = {file.name: file for file in results.unfinished.files}
+    assert {name: file.outcome for name, file in outcomes.items()} == {
+        **dict.fromkeys(content, "collected"),
+        **dict.fromkeys(("bell\a", b.url("none"), dead.url("z")), "missing"),
+    }
+    assert "has a control character" in outcomes["bell\a"].error
+    assert caught.value.status == 3
+    assert leftovers([a, b, sink]) == []
+
+
+async def test_only_files_that_cannot_be_looked_up(servers, tmp_path):
+    a = servers[0]
+    request = api.CollectRequest((a.url("none"), a.url("neither")), str(tmp_path / "out"))
+    with pytest.raises(FilesFailed, match="2 of 2 files failed:"):
+        await api.collect(request)
+    with pytest.raises(SourceError, match="none"):
+        await api.collect(request._replace(sources=request.sources[:1]))
+    assert not (tmp_path / "out").exists()
