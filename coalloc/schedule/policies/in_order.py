@@ -53,9 +53,20 @@ class InOrder(Adaptive):
         return min(most, max(LEAST, int(rates[source.index] * seconds)))
 
     def _rate(self, state: State, source: ScheduledSource, now: float) -> float:
-        """Return the expected rate of a source; if it was not measured, at most what the reader takes."""
+        """Return the expected rate of a source; if it was not measured, at most what the reader takes.
+
+        It is at least the rate of the last range with its set-up, as the meter sees no range that arrives at once.
+        """
         rate = state.rate(source, now)
-        return rate if source.meter.rate(now) else min(rate, self._pace)
+        return max(rate if source.meter.rate(now) else min(rate, self._pace), _rate_of_last_range(source))
 
     def explain(self, state: State, now: float) -> str:
         return "in order: each source fetches the next bytes of a buffer ahead of the reader"
+
+
+def _rate_of_last_range(source: ScheduledSource) -> float:
+    last = source.ended[-1] if source.ended else None
+    if last is None or last.ending != "whole" or last.over_at is None:
+        return 0.0
+    seconds = last.over_at - last.requested_at - last.held(last.over_at)
+    return last.bytes / seconds if seconds > 0 else 0.0

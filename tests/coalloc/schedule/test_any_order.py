@@ -384,3 +384,12 @@ class AnyOrder(RuleBasedStateMachine):
 
 AnyOrder.TestCase.settings = settings(max_examples=effort(50, 500), stateful_step_count=effort(60, 100))
 test_any_order = pytest.mark.long(AnyOrder.TestCase)
+
+
+def test_a_forecast_that_is_much_too_low_is_corrected_though_each_range_arrives_at_once():
+    machine = AnyOrder()
+    machine.begin("in order", 200_000_000, [(1000.0, True, False)], None, (0.0, 0.0), set(), 1.0)
+    machine.answer(place=0, rtt=None)
+    machine.teardown()
+    assert machine.end == "done"
+    assert len(machine.state.sources[0].ended) < 20
