@@ -150,6 +150,8 @@ class CollectJob:
                 await self._carrier.fetch(label, item, Piece(item.name, 0, item.size))
                 self._there[item.name] = await self._finish(item, [(0, item.size)])
             except CoallocError as error:
+                if label in self._carrier.lost:
+                    raise
                 self._failed[item.name] = error
         await self._runner.run()
         if failed := self._failed | self._runner.errors:

@@ -10,7 +10,7 @@ from coalloc.collect.runtime.carrier import Carrier
 from coalloc.collect.runtime.checking import ChecksumVerdict
 from coalloc.collect.runtime.finishing import Finisher
 from coalloc.collect.runtime.runner import CollectRunner
-from coalloc.errors import ReplicaChanged, TransferFailed, Unreachable
+from coalloc.errors import FilesFailed, TransferFailed, Unreachable
 from tests.support.fetching import random_file
 from tests.support.waiting import PATIENCE
 
@@ -53,13 +53,13 @@ async def collect(server, to, results=None):
 
 @pytest.mark.parametrize("place", ["here", "server"])
 async def test_the_origin_dies_while_a_file_is_mended(servers, tmp_path, monkeypatch, place):
-    async def wrong(self, item, pieces):
+    async def wrong(self, item, pieces, others=False):
         return ChecksumVerdict(None, False, ((0, item.size),))
 
     monkeypatch.setattr(Finisher, "_check", wrong)
     dies_before(1, servers[0], monkeypatch)
     results = api.Results()
-    with pytest.raises((Unreachable, TransferFailed)):
+    with pytest.raises((FilesFailed, TransferFailed)):
         await collect(servers[0], str(tmp_path / "out") if place == "here" else servers[1].url("out"), results)
     assert len(results.unfinished.gone) == 1
     assert not list(servers[1].root.rglob("*coget*"))
@@ -76,14 +76,14 @@ async def test_a_server_dies_that_is_its_own_destination(servers, monkeypatch):
 async def test_a_longer_file_that_takes_the_place_of_one_is_not_cut_off(servers, monkeypatch):
     verify = Finisher._check
 
-    async def replaced(self, item, pieces):
+    async def replaced(self, item, pieces, others=False):
         if item.name == "one":
             (servers[0].root / "new").write_bytes((servers[0].root / "one").read_bytes() + b"more")
             (servers[0].root / "new").replace(servers[0].root / "one")
-        return await verify(self, item, pieces)
+        return await verify(self, item, pieces, others)
 
     monkeypatch.setattr(Finisher, "_check", replaced)
-    with pytest.raises(ReplicaChanged):
+    with pytest.raises(FilesFailed, match="one changed"):
         await collect(servers[0], servers[1].url("out"))
     assert [path.name for path in (servers[1].root / "out").iterdir()] == ["two"]
 
@@ -100,7 +100,7 @@ async def test_a_file_that_became_shorter_since_it_was_listed_is_not_asked_for_a
 
     monkeypatch.setattr(Carrier, "begin", shortened)
     results = api.Results()
-    with pytest.raises(TransferFailed, match="cannot fetch one"):
+    with pytest.raises(FilesFailed, match="cannot fetch one"):
         await collect(servers[0], str(tmp_path / "out") if place == "here" else servers[1].url("out"), results)
     assert {file.name: file.outcome for file in results.unfinished.files}["one"] == "missing"
 
