@@ -1,6 +1,6 @@
 """Tasks: requests, the work items into which they are divided, and their results."""
 
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, get_args
 from uuid import UUID
 
 from pydantic import Field
@@ -26,6 +26,9 @@ __all__ = [
 
 TaskKind = Literal["TRANSFER", "DELETE"]
 Status = Literal["ACTIVE", "INACTIVE", "SUCCEEDED", "FAILED"]
+DeadlineCode = Literal["DEADLINE_HOLDS", "DEADLINE_AT_RISK", "DEADLINE_LOST"]
+"""Codes of the events that tell how likely a task's deadline is kept."""
+DEADLINE_CODES: tuple[DeadlineCode, ...] = get_args(DeadlineCode)
 WorkKind = Literal["look", "expand", "prune", "copy", "link", "delete", "remove"]
 """Actions of work items.
 

@@ -1,16 +1,17 @@
-"""Ended tasks that need the removal of partial files, or a notice to the webhook.
+"""Tasks that need the removal of partial files, or a notice to the webhook.
 
-The transaction that ends a task also marks it for this work, so that none is lost.
+The transaction that ends a task, or tells that its deadline may not be kept, also marks it for this work, so that none
+is lost.
 """
 
 from collections.abc import Collection
 
-from sqlalchemy import and_, case, or_, select, update
+from sqlalchemy import and_, case, func, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.models.lanes import LaneCandidate
-from broker.models.tasks import Task, Work
-from broker.schema.tasks import lanes, tasks, work
+from broker.models.tasks import DEADLINE_CODES, Event, Task, Work
+from broker.schema.tasks import events, lanes, tasks, work
 from broker.storage.lanes import CANDIDATE, candidate
 from broker.storage.tasks import TaskStore
 from broker.storage.work import WorkStore
@@ -62,7 +63,7 @@ class LeftoverStore:
 
 
 class NoticeStore:
-    """Ended tasks whose notice is due."""
+    """Tasks whose notice is due: of their end, or of their deadline."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
@@ -78,6 +79,17 @@ class NoticeStore:
         taken = (await self._connection.execute(mine.returning(tasks.c.id))).scalars()
         return await TaskStore(self._connection).some(list(taken))
 
-    async def put(self, number: str, at: float | None) -> None:
-        """Set the time of the next attempt to send a task's notice; None for no further attempt."""
-        await self._connection.execute(update(tasks).where(tasks.c.id == number).values(untold=at))
+    async def put(self, number: str, until: float, at: float | None) -> None:
+        """Set the time of the next attempt to send a task's notice; None for no further attempt.
+
+        :param until: the time until which it was claimed; if another notice is due since then, nothing changes
+        """
+        mine = update(tasks).where(tasks.c.id == number, tasks.c.untold == until)
+        await self._connection.execute(mine.values(untold=at))
+
+    async def of_deadlines(self, numbers: Collection[str]) -> dict[str, tuple[int, Event]]:
+        """Return the last event of the deadline of each of these tasks that has one, with its number."""
+        codes = (events.c.task_id.in_(sorted(numbers)), events.c.code.in_(DEADLINE_CODES))
+        last = select(func.max(events.c.id)).where(*codes).group_by(events.c.task_id)
+        rows = (await self._connection.execute(select(events).where(events.c.id.in_(last)))).all()
+        return {row.task_id: (row.id, Event.of(row)) for row in rows}

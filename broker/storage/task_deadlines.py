@@ -64,6 +64,10 @@ class DeadlineStore:
         """Store the grade that is told."""
         await self._connection.execute(update(tasks).where(tasks.c.id == number).values(deadline_grade=grade))
 
+    async def notify(self, number: str, now: float) -> None:
+        """Mark a task for a notice of its deadline to the webhook."""
+        await self._connection.execute(update(tasks).where(tasks.c.id == number).values(untold=now))
+
     async def close(self, number: str, now: float) -> None:
         """Give up the promise of a task whose owner has changed the deadline."""
         mine = update(guarantees).where(OPEN, guarantees.c.task_id == number)

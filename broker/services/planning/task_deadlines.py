@@ -13,7 +13,7 @@ import structlog
 from broker.errors import BrokerError
 from broker.models.callers import Caller
 from broker.models.guarantees import WatchedDeadline
-from broker.models.tasks import Event, NewTask, moves_bytes
+from broker.models.tasks import DeadlineCode, Event, NewTask, moves_bytes
 from broker.services.collections.collections import Collections, CollectionUse
 from broker.services.collections.pause_rules import PauseRules
 from broker.services.collections.trees import Trees
@@ -35,7 +35,7 @@ SURE = 0.95
 """Probability with which deadlines of tasks are promised."""
 SECONDS, MOST_ITEMS = 3.0, 16
 """Seconds for which a submission waits for the sizes of its files, and most items that it asks for."""
-EVENTS: Mapping[Grade, tuple[str, str]] = {
+EVENTS: Mapping[Grade, tuple[DeadlineCode, str]] = {
     "fine": ("DEADLINE_HOLDS", "the deadline will probably be kept"),
     "at risk": ("DEADLINE_AT_RISK", "the deadline may not be kept"),
     "lost": ("DEADLINE_LOST", "the deadline cannot be kept"),
@@ -155,6 +155,7 @@ class TaskDeadlines:
             await stored.grade(number, grade)
             if grade != (before or "fine"):
                 await TaskStore(connection).note([(number, _event(grade, view.chance, by, holds_at, now))])
+                await stored.notify(number, now)
 
 
 def _with_pauses(path: PathRate, mean: float, limits: list[float]) -> PathRate:

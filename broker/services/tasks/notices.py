@@ -1,7 +1,8 @@
-"""Notices of finished tasks to a configured webhook, signed as in Standard Webhooks, and sent at least once.
+"""Notices to a configured webhook of finished tasks, and of deadlines that may not be kept.
 
-The transaction that ends a task also marks it for a notice. So no notice is lost if a process dies, and no task waits
-for the webhook. The task's options `notify_on_*` decide whether a notice is sent.
+They are signed as in Standard Webhooks, and sent at least once. The transaction that ends a task, or stores an event of
+its deadline, also marks it for a notice. So no notice is lost if a process dies, and no task waits for the webhook. The
+task's options `notify_on_*` decide whether a notice is sent.
 """
 
 import asyncio
@@ -11,7 +12,7 @@ import hmac
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import httpx
 import orjson
@@ -21,7 +22,7 @@ from broker.config.settings import Hook
 from broker.errors import Unavailable
 from broker.models.collections import Collection
 from broker.models.submissions import TaskRecord
-from broker.models.tasks import Task
+from broker.models.tasks import Event, Task
 from broker.storage.collections import CollectionStore
 from broker.storage.database import Database, retried
 from broker.storage.dialects import read_clock
@@ -39,8 +40,52 @@ FIRST = 5.0
 """Shortest pause between attempts in seconds; a later pause is as long as the time since the end of the task."""
 LONGEST = 86_400.0
 """Seconds after the end of a task until its notice is given up."""
+SOON = 60.0
+"""Pause in seconds until a notice of a deadline is sent again."""
 ENDS: Mapping[str | None, Literal["canceled", "expired"]] = {"CANCELED": "canceled", "EXPIRED": "expired"}
 log = structlog.get_logger("broker.notices")
+
+
+class _Notice(NamedTuple):
+    """A notice of the end of a task; if it is active, of the last event of its deadline, which has a number."""
+
+    task: Task
+    collections: Mapping[str, Collection]
+    told: tuple[int, Event] | None
+
+    @property
+    def id(self) -> str:
+        """The id, by which receivers recognise a notice that arrives twice."""
+        return f"{self.task.id}-{self.told[0]}" if self.told else self.task.id
+
+    @property
+    def is_requested(self) -> bool:
+        """Whether the options of the task ask for this notice."""
+        if self.task.completed_at is None:
+            return self.told is not None and self.task.options.notify_on_failed
+        options = self.task.options
+        return options.notify_on_succeeded if self.task.status == "SUCCEEDED" else options.notify_on_failed
+
+    def age(self, now: float) -> float:
+        """Return the seconds since the end of the task, by which attempts are paused."""
+        return SOON if self.task.completed_at is None else now - self.task.completed_at
+
+    def body(self, now: float) -> bytes:
+        """Return the notice as JSON."""
+        if self.told:
+            event = self.told[1]
+            how, at, what = event.code.lower(), event.at, f": {event.description} ({event.details})"
+        else:
+            how = "succeeded" if self.task.status == "SUCCEEDED" else ENDS.get(self.task.error_code, "failed")
+            at, what = self.task.completed_at or now, f" {_description(self.task, how)}"
+        record = TaskRecord.of(self.task, self.collections, at).model_dump(mode="json")
+        return orjson.dumps(
+            {
+                "type": f"task.{how}",
+                "timestamp": datetime.fromtimestamp(at, UTC).isoformat(),
+                "data": {**record, "description": f"{self.task.label or self.task.id}{what}"},
+            }
+        )
 
 
 class Notices:
@@ -68,39 +113,40 @@ class Notices:
                 due = await Stored(connection).due(await read_clock(connection), AT_ONCE)
             if not due:
                 return
-            now, tasks, collections = await self._take(due)
-            await asyncio.gather(*(self._send(client, task, collections, now) for task in tasks))
+            now, notices = await self._take(due)
+            await asyncio.gather(*(self._send(client, notice, now) for notice in notices))
 
     @retried
-    async def _take(self, due: list[str]) -> tuple[float, list[Task], dict[str, Collection]]:
+    async def _take(self, due: list[str]) -> tuple[float, list[_Notice]]:
         async with self._database.write() as connection:
             now = await read_clock(connection)
             tasks = await Stored(connection).take(due, now, now + TAKEN)
             numbers = {number for task in tasks for number in (task.source, task.destination) if number}
-            return now, tasks, {str(each.id): each for each in await CollectionStore(connection).all(numbers)}
+            collections = {str(each.id): each for each in await CollectionStore(connection).all(numbers)}
+            told = await Stored(connection).of_deadlines([task.id for task in tasks if task.completed_at is None])
+            return now, [_Notice(task, collections, told.get(task.id)) for task in tasks]
 
-    async def _send(
-        self, client: httpx.AsyncClient, task: Task, collections: Mapping[str, Collection], now: float
-    ) -> None:
-        age = now - (task.completed_at or 0.0)
-        if not _is_requested(task) or age > LONGEST:
-            return await self._put(task.id, None)
-        body = _notice(task, collections)
+    async def _send(self, client: httpx.AsyncClient, notice: _Notice, now: float) -> None:
+        """Send a notice that was claimed at `now`."""
+        until = now + TAKEN
+        if not notice.is_requested or notice.age(now) > LONGEST:
+            return await self._put(notice.task.id, until, None)
+        body = notice.body(now)
         try:
             async with asyncio.timeout(SECONDS):
-                headers = _headers(self._hook.key, task.id, int(time.time()), body)
+                headers = _headers(self._hook.key, notice.id, int(time.time()), body)
                 (await client.post(self._hook.url, content=body, headers=headers)).raise_for_status()
         except (httpx.HTTPError, TimeoutError) as error:
-            log.warning("the webhook did not accept the notice", task=task.id, error=_why(error))
-            return await self._put(task.id, max(FIRST, age))
-        return await self._put(task.id, None)
+            log.warning("the webhook did not accept the notice", task=notice.task.id, error=_why(error))
+            return await self._put(notice.task.id, until, max(FIRST, notice.age(now)))
+        return await self._put(notice.task.id, until, None)
 
     @retried
-    async def _put(self, number: str, seconds: float | None) -> None:
+    async def _put(self, number: str, until: float, seconds: float | None) -> None:
         """Schedule the next attempt in `seconds`; None for no further attempt."""
         async with self._database.write() as connection:
             at = None if seconds is None else await read_clock(connection) + seconds
-            await Stored(connection).put(number, at)
+            await Stored(connection).put(number, until, at)
 
 
 def _why(error: Exception) -> str:
@@ -108,30 +154,11 @@ def _why(error: Exception) -> str:
     return str(error.response.status_code) if isinstance(error, httpx.HTTPStatusError) else type(error).__name__
 
 
-def _is_requested(task: Task) -> bool:
-    """Return whether the options of a task ask for a notice of its end."""
-    return task.options.notify_on_succeeded if task.status == "SUCCEEDED" else task.options.notify_on_failed
-
-
-def _notice(task: Task, collections: Mapping[str, Collection]) -> bytes:
-    """Return the notice of a finished task, as JSON."""
-    ended = task.completed_at or 0.0
-    how = "succeeded" if task.status == "SUCCEEDED" else ENDS.get(task.error_code, "failed")
-    record = TaskRecord.of(task, collections, ended).model_dump(mode="json")
-    return orjson.dumps(
-        {
-            "type": f"task.{how}",
-            "timestamp": datetime.fromtimestamp(ended, UTC).isoformat(),
-            "data": {**record, "description": _description(task, how)},
-        }
-    )
-
-
 def _description(task: Task, how: str) -> str:
     seconds = (task.completed_at or 0.0) - task.requested_at
     done = f"{task.files_transferred} files, {task.bytes_transferred} bytes, in {seconds:.1f} s"
     why = f": {task.error}" if task.error and how != "succeeded" else ""
-    return f"{task.label or task.id} {how}{why} ({done})"
+    return f"{how}{why} ({done})"
 
 
 def _headers(key: bytes, number: str, at: int, body: bytes) -> dict[str, str]:

@@ -20,6 +20,7 @@ from broker.config.settings import Hook, Settings, configured
 from broker.errors import Invalid
 from broker.services.tasks import notices
 from broker.storage.ended_tasks import NoticeStore
+from coalloc.guarantees.finish_admission import FinishView
 from tests.broker.conftest import Broker, running
 from tests.support.gridftp import GridFTPServer
 from tests.support.waiting import PATIENCE, until
@@ -150,6 +151,32 @@ async def test_a_hook_hears_how_each_task_ended(broker, receiver, gridftp):
     assert data["description"].startswith("the first succeeded (1 files, 5 bytes, in ")
     assert notices[bad]["data"]["error"]["code"] == "FILE_NOT_FOUND"
     assert f"{bad} failed: " in notices[bad]["data"]["description"]
+
+
+async def test_a_hook_hears_that_a_deadline_may_not_be_kept(broker, receiver, gridftp):
+    """Each change is one notice; the end of the task is another one, also if the hook refused the change before."""
+    admin, deadline = await stocked(broker, gridftp), time.time() + 3600
+    loud = await submit(admin, "far", "/x", label="the plan", deadline=deadline)
+    quiet = await submit(admin, "far", "/y", deadline=deadline, options={"notify_on_failed": False})
+    by = (await admin.get(f"{TASKS}/{loud}")).json()["deadline"]
+    for count, chance in enumerate((0.6, 0.01, 0.99), 1):
+        for number in (quiet, loud):
+            await broker.factory.task_deadlines.tell(number, FinishView(chance, by + 600), by)
+        await until(lambda count=count: len(receiver.taken) == count)
+    assert [each["type"] for each in receiver.taken] == [
+        "task.deadline_at_risk",
+        "task.deadline_lost",
+        "task.deadline_holds",
+    ]
+    assert receiver.taken[0]["data"]["id"] == loud
+    assert receiver.taken[0]["data"]["description"].startswith("the plan: the deadline may not be kept (60 % by 20")
+    assert len(set(receiver.numbers)) == 3
+    receiver.refuses = len(receiver.numbers) + 1
+    await broker.factory.task_deadlines.tell(loud, FinishView(0.01, by + 600), by)
+    await until(lambda: len(receiver.numbers) == 4)
+    assert (await admin.post(f"{TASKS}/{loud}/cancel")).is_success
+    await until(lambda: len(receiver.taken) == 4)
+    assert (receiver.taken[-1]["type"], receiver.numbers[-1]) == ("task.canceled", loud)
 
 
 async def test_tasks_that_are_to_be_silent_are(broker, receiver, gridftp):
