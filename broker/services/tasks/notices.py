@@ -58,9 +58,8 @@ class _Notice(NamedTuple):
         """The id, by which receivers recognise a notice that arrives twice."""
         return f"{self.task.id}-{self.told[0]}" if self.told else self.task.id
 
-    @property
     def is_requested(self) -> bool:
-        """Whether the options of the task ask for this notice."""
+        """Return whether the options of the task ask for this notice."""
         if self.task.completed_at is None:
             return self.told is not None and self.task.options.notify_on_failed
         options = self.task.options
@@ -129,7 +128,7 @@ class Notices:
     async def _send(self, client: httpx.AsyncClient, notice: _Notice, now: float) -> None:
         """Send a notice that was claimed at `now`."""
         until = now + TAKEN
-        if not notice.is_requested or notice.age(now) > LONGEST:
+        if not notice.is_requested() or notice.age(now) > LONGEST:
             return await self._put(notice.task.id, until, None)
         body = notice.body(now)
         try:

@@ -572,7 +572,7 @@ LISTINGS = [
 
 @pytest.mark.parametrize("spare", [operations.SPARE, -300_000])
 async def test_a_folder_is_listed_as_asked(ann, folder, monkeypatch, spare):
-    """Also if only the entries of the page are kept."""
+    """This includes listings of which only the entries of the page are kept."""
     monkeypatch.setattr(operations, "SPARE", spare)
     monkeypatch.setattr(local, "BATCH", 2)
     for params, names in LISTINGS:
