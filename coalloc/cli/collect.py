@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from coalloc.cli import interrupts, options
+from coalloc.cli import guaranteed_classes, interrupts, options
 from coalloc.cli.failures import CommandFailed
 from coalloc.cli.fetch_options import limit_rate
 from coalloc.cli.progress import showing
@@ -21,22 +21,6 @@ if TYPE_CHECKING:
     from coalloc.display.json import Document
 
 __all__ = ["collect"]
-
-
-def _classes(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> "tuple[GuaranteedClass, ...]":
-    """Parse classes of files with guaranteed rates; a callback of click."""
-    return tuple(_class(ctx, param, value) for value in values)
-
-
-def _class(ctx: click.Context, param: click.Parameter, value: str) -> "GuaranteedClass":
-    from coalloc.collect.values import GuaranteedClass
-
-    pattern, _, wanted = value.rpartition("=")
-    rate, at, percent = wanted.partition("@")
-    if not pattern:
-        raise click.BadParameter("write PATTERN=RATE@PERCENT, such as '*.h5=5 MB/s@95'", ctx, param)
-    share = options.SHARE.convert(percent.removesuffix("%"), param, ctx) if at else 95.0
-    return GuaranteedClass(pattern, options.rate(ctx, param, rate), share / 100)
 
 
 @click.command(short_help="Collect many files from many servers to one place.")
@@ -76,10 +60,11 @@ def _class(ctx: click.Context, param: click.Parameter, value: str) -> "Guarantee
     "--guarantee",
     "guarantees",
     multiple=True,
-    callback=_classes,
-    metavar="PATTERN=RATE[@PERCENT]",
+    callback=guaranteed_classes.parse,
+    metavar="PATTERN=RATE[@PERCENT]|FILE.yaml",
     help="Rate of the files whose names fit a pattern, such as '*.h5=5 MB/s@95', in 95 % of the seconds (default); "
-    "other files get what is left. May be repeated; the first fitting pattern counts.",
+    "other files get what is left. May be repeated; the first fitting pattern counts. A YAML file names several, also "
+    "in records per second.",
 )
 @click.option("--quiet", is_flag=True, help="Show errors only.")
 def collect(

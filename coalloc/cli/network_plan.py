@@ -14,15 +14,20 @@ if TYPE_CHECKING:
     from coalloc.planner.documents.scenario import Scenario
     from coalloc.planner.results import TransferPlan
 
-__all__ = ["load", "plan_network"]
+__all__ = ["load", "plan_network", "yaml_text"]
 
 
 def load(path: Path) -> "Scenario":
     """Read a network from a file. :raises UsageError: when the file is unreadable or does not describe a network"""
     from coalloc.planner.documents.yaml_scenario import read
 
+    return read(yaml_text(path), str(path))
+
+
+def yaml_text(path: Path) -> str:
+    """Return the text of a YAML file. :raises UsageError: when it is unreadable"""
     try:
-        return read(path.read_text(), str(path))
+        return path.read_text()
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}", "give a YAML file") from None
     except UnicodeDecodeError:

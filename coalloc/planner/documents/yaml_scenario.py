@@ -1,6 +1,7 @@
 """Scenarios as YAML written by users; errors have line numbers."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
 
 from coalloc.errors import UsageError
 from coalloc.planner.documents.parts import Misread
@@ -9,12 +10,13 @@ from coalloc.planner.documents.scenario import Scenario, document, scenario
 if TYPE_CHECKING:
     import yaml
 
-__all__ = ["read", "write"]
+__all__ = ["parsed", "read", "write"]
 
 MISSING = "PyYAML is not installed"
 REMEDY = "pip install 'coget[planner]'"
 MERGE = "tag:yaml.org,2002:merge"
 Lines = dict[tuple[str | int, ...], int]
+Document = TypeVar("Document")
 
 
 def read(text: str, where: str = "the network") -> Scenario:
@@ -23,9 +25,18 @@ def read(text: str, where: str = "the network") -> Scenario:
     :param where: name of the document in messages, such as a file name
     :raises UsageError: when the text is not YAML, or not a valid scenario
     """
+    return parsed(text, where, scenario)
+
+
+def parsed(text: str, where: str, build: Callable[[object], Document]) -> Document:
+    """Parse YAML, and return what `build` makes of its plain values.
+
+    :param where: name of the document in messages, such as a file name
+    :raises UsageError: when the text is not YAML, or `build` refuses a part of it
+    """
     lines: Lines = {(): 1}
     try:
-        return scenario(_plain(text, lines))
+        return build(_plain(text, lines))
     except Misread as error:
         raise UsageError(f"{where}, line {_line(lines, error)}: {error.message}", error.remedy) from None
     except UsageError as error:
@@ -50,7 +61,7 @@ def _plain(text: str, lines: Lines) -> object:
         at = f"line {mark.line + 1}: " if mark else ""
         raise UsageError(f"{at}it is not YAML: {error.problem}", "fix this line, or the one before") from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # control characters, impossible dates
-        raise UsageError(f"it is not YAML: {error}", "correct it; docs/reference/network.md has the format") from None
+        raise UsageError(f"it is not YAML: {error}", "correct it") from None
 
 
 def _walk(node: "yaml.Node", path: tuple[str | int, ...], lines: Lines, seen: set[int]) -> None:

@@ -48,7 +48,8 @@ def test_a_class_is_kept_and_all_files_are_right(slow, tmp_path):
     content = files(slow, a=1_100_000, b=1_100_000)
     content["bulk.dat"] = random_file(slow.root / "bulk.dat", 1_000_000)
     urls = [slow.url(name) for name in content]
-    done = coget(["collect", *urls, "--to", "out", "--json", "--guarantee", f"{CLASS}=100 kB/s@90"], tmp_path)
+    (tmp_path / "classes.yaml").write_text(f"'{CLASS}': {{records: 10, size: 10 kB, sure: 90}}\n")
+    done = coget(["collect", *urls, "--to", "out", "--json", "--guarantee", "classes.yaml"], tmp_path)
     assert done.returncode == 0, done.stderr
     assert found(tmp_path / "out") == content
     promised = json.loads(done.stdout)["guarantees"][CLASS]
