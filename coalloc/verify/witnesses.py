@@ -7,7 +7,7 @@ from itertools import islice
 from types import MappingProxyType
 
 from coalloc.engine.base import Source
-from coalloc.errors import SourceError
+from coalloc.errors import ConnectionLost, SourceError
 from coalloc.safe_text import redact
 from coalloc.util.concurrency import gather
 
@@ -144,7 +144,7 @@ class WitnessServers:
 
     async def _ask(self, witness: int, algorithm: str, ranges: Sequence[tuple[int, int]]) -> list[str | None]:
         """Return the answers; give up if the witness is gone, or is slow and another one can be asked."""
-        task = asyncio.ensure_future(_all(self._sources[witness], algorithm, ranges))
+        task = asyncio.ensure_future(_all_or_again(self._sources[witness], algorithm, ranges))
         patience = GLANCES + sum(end - start for start, end in ranges) / SLOWEST / GLANCE
         try:
             while not task.done() and self._able(witness) and (patience > 0 or self.members == [witness]):
@@ -186,6 +186,14 @@ class WitnessServers:
     def name(self, source: int) -> str:
         """Return the redacted URL of a source."""
         return redact(self._sources[source].url)
+
+
+async def _all_or_again(source: Source, algorithm: str, ranges: Sequence[tuple[int, int]]) -> list[str | None]:
+    """Return a source's checksums; ask once more over a new connection if this one is lost, perhaps with a depot."""
+    try:
+        return await _all(source, algorithm, ranges)
+    except ConnectionLost:
+        return await _all(source, algorithm, ranges)
 
 
 async def _all(source: Source, algorithm: str, ranges: Sequence[tuple[int, int]]) -> list[str | None]:

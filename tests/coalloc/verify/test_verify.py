@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coalloc.errors import VerificationError
+from coalloc.errors import ConnectionLost, VerificationError
 from coalloc.model.checksums import SUSPECTED, Checksum, Extent
 from coalloc.testing.simulated import Behaviour, SimulatedSource
 from coalloc.testing.virtual_clock import run
@@ -56,6 +56,22 @@ def test_a_single_replica_is_its_own_witness():
     assert run(compare(WitnessServers([replica(0)]), [piece(0, 90_000, 0)])) == ("own word", {})
     confirmed, bad = run(compare(WitnessServers([replica(0)]), [piece(0, 90_000, 0, flip=True)]))
     assert (confirmed, bad) == ("none", {0: "its bytes changed on the way"})
+
+
+@pytest.mark.parametrize(("times", "outcome"), [(1, "agree"), (2, "own word")])
+def test_a_witness_is_asked_once_more_if_its_connection_is_lost(monkeypatch, times, outcome):
+    """A depot that dies takes the connections to all servers behind it along."""
+    replicas, lost, checksum = [replica(0), replica(1)], [], SimulatedSource.checksum
+
+    async def losing(self, *query):
+        if self is replicas[1] and len(lost) < times:
+            lost.append(query)
+            raise ConnectionLost(f"{self.url} closed the connection")
+        return await checksum(self, *query)
+
+    monkeypatch.setattr(SimulatedSource, "checksum", losing)
+    assert run(compare(WitnessServers(replicas), [piece(0, 90_000, 0)])) == (outcome, {})
+    assert len(lost) == times
 
 
 def test_bytes_that_changed_on_the_way_are_found():
