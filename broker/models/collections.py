@@ -3,7 +3,7 @@
 from typing import Annotated, Literal, Self
 from uuid import UUID
 
-from pydantic import Field, StringConstraints, field_validator, model_validator
+from pydantic import AfterValidator, Field, StringConstraints, field_validator, model_validator
 
 from broker.models.base import Moment, Wire
 from broker.models.callers import ROLES, Subject
@@ -16,18 +16,43 @@ __all__ = [
     "Collection",
     "NewCollection",
     "NewRule",
+    "NewTitle",
     "PauseRule",
     "Permissions",
     "PrincipalType",
     "SharedFolder",
     "Title",
     "UsableCollection",
+    "is_id",
 ]
 
 Kind = Literal["gridftp", "local", "catalogue"]
 PrincipalType = Literal["identity", "role", "all_authenticated_users", "anonymous"]
 Permissions = Literal["r", "rw"]
+
+
+def _no_id(name: str) -> str:
+    """Refuse a name that could be taken for the id of another collection."""
+    if is_id(name):
+        raise ValueError("it looks like the id of a collection")
+    return name
+
+
+def is_id(word: str) -> bool:
+    """Return whether a word has the form of an id.
+
+    >>> is_id("tape at CERN"), is_id("F81D4FAE7DEC11D0A76500A0C91E6BF6")
+    (False, True)
+    """
+    try:
+        UUID(word)
+    except ValueError:
+        return False
+    return True
+
+
 Title = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9](?:[A-Za-z0-9 _.()+-]{0,126}[A-Za-z0-9_.()+-])?$")]
+NewTitle = Annotated[Title, AfterValidator(_no_id)]
 PAUSABLE = (
     "ls",
     "mkdir",
@@ -51,7 +76,7 @@ class NewCollection(Wire):
     directory together. `sharing` allows users to share directories as guest collections, for kind `gridftp`.
     """
 
-    name: Title
+    name: NewTitle
     kind: Kind = "gridftp"
     endpoint: Named | None = None
     base: ReplicaPath = "/"
@@ -104,7 +129,7 @@ class UsableCollection(Wire):
     """A collection as users see it: without location and credential."""
 
     id: UUID
-    name: Title
+    name: NewTitle
     kind: Kind
     site: SinkName
     description: Remark

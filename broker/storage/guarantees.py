@@ -17,7 +17,11 @@ OF = guarantees.c
 LATE = case((and_(OF.expires_at.is_not(None), OF.expires_at < OF.deadline), "expired"), else_="broken")
 """The outcome of a promise of a client whose end was not reported in time."""
 
-SHARES = select(OF.id, OF.sink, OF.server, OF.deadline, OF.task_id, *guarantee_shares.c).join(guarantee_shares)
+SHARES = (
+    select(OF.id, OF.sink, OF.server, OF.deadline, OF.task_id, *guarantee_shares.c)
+    .select_from(guarantees.join(guarantee_shares).outerjoin(tasks, tasks.c.id == OF.task_id))
+    .where(OPEN)
+)
 
 
 class GuaranteeStore:
@@ -46,15 +50,15 @@ class GuaranteeStore:
         at = select(tasks.c.completed_at).where(tasks.c.id == OF.task_id).correlate(guarantees).scalar_subquery()
         await self._connection.execute(ended.values(outcome=task, ended_at=at))
 
-    async def promised(self, sources: Collection[str], sink: str) -> list[PromisedLink]:
+    async def promised(self, sources: Collection[str], sink: str, now: float) -> list[PromisedLink]:
         """Return the open shares of all links from these sources, and of all links to this sink."""
         ours = or_(guarantee_shares.c.source.in_(sorted(sources)), OF.sink == sink)
-        return [_link(row) for row in await self._connection.execute(SHARES.where(OPEN, ours))]
+        return [_link(row) for row in await self._connection.execute(SHARES.where(ours, _state(now) == "open"))]
 
     async def running(self, now: float) -> list[tuple[str | None, PromisedLink]]:
         """Return the shares of all links that are in force now, each with the task that it is promised to, if any."""
-        alive = (OF.deadline > now, or_(OF.expires_at.is_(None), OF.expires_at > now), guarantee_shares.c.since <= now)
-        rows = await self._connection.execute(SHARES.where(OPEN, *alive))
+        alive = (OF.deadline > now, guarantee_shares.c.since <= now, _state(now) == "open")
+        rows = await self._connection.execute(SHARES.where(*alive))
         return [(row.task_id, _link(row)) for row in rows]
 
     async def count(self, owner: str) -> int:

@@ -24,6 +24,8 @@ __all__ = ["CANDIDATE", "LaneStore", "candidate"]
 LOCKED = select(locks.c.subject)
 LOOKED = 10_000
 """Most tunings that are searched, the newest ones."""
+FURTHEST = 3600.0
+"""Most seconds for which bytes under a rate are reserved: each process reserves about a second at a time."""
 REMEMBERED = 86_400.0
 """Seconds for which a user's last turn is stored; users without a turn come first."""
 GROUP = (tasks.c.owner, tasks.c.kind, tasks.c.source, tasks.c.destination)
@@ -138,7 +140,9 @@ class LaneStore:
         waits = [0.0]
         later = func.max if self._sqlite else func.greatest
         for number in sorted(of):
-            begin = later(collections.c.rate_until, clock(self._connection))
+            now = clock(self._connection)
+            # a time further ahead was stored before the clock was set back
+            begin = case((collections.c.rate_until > now + FURTHEST, now), else_=later(collections.c.rate_until, now))
             row = update(collections).where(collections.c.id == number, collections.c.rate.is_not(None))
             promised = row.values(rate_until=begin + size / collections.c.rate)
             columns = (collections.c.rate_until, collections.c.rate, clock(self._connection).label("now"))

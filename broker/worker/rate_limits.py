@@ -26,6 +26,8 @@ AGAIN = 1.0
 """Seconds between attempts while the database is unavailable."""
 LOOK = 5.0
 """Seconds between looks at what is promised to others."""
+UNLIMITED = 64 << 20
+"""Bytes that are admitted at once on a link that has no limit now."""
 log = structlog.get_logger("broker.worker")
 
 
@@ -124,7 +126,9 @@ class RateLimits:
             found.append((turns.rate, turns.wait))
         if not found:
             return None
-        return Admission(max(1, int(min(rate for rate, _ in found))), partial(_wait, [wait for _, wait in found]))
+        rate = min(rate for rate, _ in found)
+        piece = UNLIMITED if rate == inf else max(1, int(rate))  # a promise that has ended may be followed by another
+        return Admission(piece, partial(_wait, [wait for _, wait in found]))
 
     def _turns_of(self, source: str) -> LinkTurns | None:
         try:

@@ -5,7 +5,9 @@ carry it beside all shares that are promised already, with the wanted probabilit
 in IQ-Paths, section V: so the probability of a promise is that of the sum of all rates up to its own.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from itertools import accumulate
 from math import inf
 from typing import NamedTuple
@@ -17,11 +19,11 @@ __all__ = [
     "AdmittedFinish",
     "FinishView",
     "PromisedShare",
+    "PromisedShares",
     "RefusedFinish",
     "ServerLimit",
     "SharedPath",
     "admit",
-    "most",
     "view",
 ]
 
@@ -44,6 +46,36 @@ class PromisedShare(NamedTuple):
     until: float
 
 
+class PromisedShares:
+    """The shares that are promised on one link or interface.
+
+    >>> shares = [PromisedShare(5.0, 0.0, 9.0), PromisedShare(3.0, 2.0, 4.0), PromisedShare(4.0, 4.0, 9.0)]
+    >>> PromisedShares(shares).most(1.0)
+    9.0
+    """
+
+    def __init__(self, shares: Iterable[PromisedShare] = ()) -> None:
+        self._shares = tuple(shares)
+
+    def __iter__(self) -> Iterator[PromisedShare]:
+        return iter(self._shares)
+
+    def most(self, since: float) -> float:
+        """Return the highest sum of shares that are promised at one time from a moment on."""
+        times, sums, highest = self._sums
+        begun = bisect_right(times, since)
+        return max(0.0, sums[begun - 1] if begun else 0.0, highest[begun] if begun < len(highest) else 0.0)
+
+    @cached_property
+    def _sums(self) -> tuple[list[float], list[float], list[float]]:
+        """Moments at which the sum of all shares changes, the sum from then on, and the highest from then on."""
+        begun = [(each.since, 1, each.rate) for each in self if each.until > each.since]
+        ended = [(each.until, 0, -each.rate) for each in self if each.until > each.since]
+        changes = sorted([*begun, *ended])  # an end comes before a beginning at the same time
+        sums = list(accumulate(rate for _, _, rate in changes))
+        return [at for at, _, _ in changes], sums, list(accumulate(reversed(sums), max))[::-1]
+
+
 class ServerLimit(NamedTuple):
     """The interface of a server.
 
@@ -52,11 +84,11 @@ class ServerLimit(NamedTuple):
     """
 
     rate: float = inf
-    promised: Sequence[PromisedShare] = ()
+    promised: PromisedShares = PromisedShares()
 
     def free(self, since: float) -> float:
         """Return the rate that is not promised from a moment on."""
-        return inf if self.rate == inf else max(0.0, self.rate - most(self.promised, since))
+        return inf if self.rate == inf else max(0.0, self.rate - self.promised.most(since))
 
 
 class SharedPath(NamedTuple):
@@ -68,7 +100,7 @@ class SharedPath(NamedTuple):
     """
 
     rate: PathRate
-    promised: Sequence[PromisedShare] = ()
+    promised: PromisedShares = PromisedShares()
     server: ServerLimit = ServerLimit()
 
 
@@ -206,18 +238,6 @@ def view(
     return FinishView(joined.chance(left, by, errors), joined.end(left, sure, errors))
 
 
-def most(promised: Iterable[PromisedShare], since: float) -> float:
-    """Return the highest sum of shares that are promised at one time from a moment on.
-
-    >>> most([PromisedShare(5.0, 0.0, 9.0), PromisedShare(3.0, 2.0, 4.0), PromisedShare(4.0, 4.0, 9.0)], 1.0)
-    9.0
-    """
-    later = [each for each in promised if each.until > since]
-    begun = [(max(since, each.since), 1, each.rate) for each in later]
-    ended = [(each.until, 0, -each.rate) for each in later]  # an end comes before a beginning at the same time
-    return max(accumulate(rate for _, _, rate in sorted([*begun, *ended])), default=0.0)
-
-
 def _begins(now: float, paths: Sequence[SharedPath], destination: ServerLimit) -> list[float]:
     promised = [share for path in paths for share in (*path.promised, *path.server.promised)]
     ends = {share.until for share in (*promised, *destination.promised) if share.until > now}
@@ -244,7 +264,7 @@ def _all_of(used: Iterable[int], begin: float, paths: Sequence[_Ready], free: fl
 
 
 def _from(path: SharedPath, begin: float) -> _Ready:
-    busy = most(path.promised, begin)
+    busy = path.promised.most(begin)
     permitted = path.server.free(begin) + busy
     return _Ready(path.rate._replace(rate=min(path.rate.rate, permitted)), busy)
 

@@ -18,7 +18,7 @@ from broker.handlers.globus.routers import CollectionId, Document, Fields, Offse
 from broker.handlers.globus.rule_documents import pause_rules
 from broker.handlers.globus.submitted_documents import ClientDocument
 from broker.models.callers import Caller
-from broker.models.collections import Title
+from broker.models.collections import NewTitle
 from broker.models.names import Remark
 from broker.services.auth.identities import People
 from broker.services.collections.collections import VisibleCollection
@@ -46,7 +46,7 @@ class Description(ClientDocument):
 
     model_config = ConfigDict(extra="allow")
     DATA_TYPE: Literal["endpoint"] = "endpoint"
-    display_name: Title = ""
+    display_name: NewTitle = ""
     description: Remark | None = None
 
 

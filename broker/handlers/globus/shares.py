@@ -13,7 +13,7 @@ from broker.handlers.globus.endpoints import described
 from broker.handlers.globus.routers import CollectionId, Document, globus_router
 from broker.handlers.globus.submitted_documents import ClientDocument, Text
 from broker.models.callers import Caller
-from broker.models.collections import Title
+from broker.models.collections import NewTitle
 from broker.models.names import Remark
 from broker.services.collections.collections import VisibleCollection
 
@@ -27,7 +27,7 @@ class SharedEndpoint(ClientDocument):
 
     host_endpoint: UUID
     host_path: Text
-    display_name: Title
+    display_name: NewTitle
     description: Remark | None = None
 
 

@@ -4,6 +4,7 @@ All changes of the ledger take place one after the other, so that no share is pr
 `promised_links`.
 """
 
+import asyncio
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -156,7 +157,8 @@ class Guarantees:
                 raise TooManyRequests(
                     f"{wanted.owner} has {MOST_OPEN} open promises already", "give up some of them", retry_after=10
                 )
-            decided = decide(wanted, await stored.promised(wanted.links.rates, wanted.links.sink), now)
+            ledger = await stored.promised(wanted.links.rates, wanted.links.sink, now)
+            decided = await asyncio.to_thread(decide, wanted, ledger, now)  # it takes long beside thousands of promises
             number = await stored.add(*_to_store(wanted, decided, now), MOST_CLOSED)
             made = await stored.one(number, now)
             assert made is not None
@@ -221,8 +223,9 @@ class Guarantees:
         :param number: its promise; None if it has none
         """
         async with self._database.read() as connection:
-            ledger = await Stored(connection).promised(wanted.links.rates, wanted.links.sink)
-            return look(wanted, ledger, await read_clock(connection), number)
+            now = await read_clock(connection)
+            ledger = await Stored(connection).promised(wanted.links.rates, wanted.links.sink, now)
+            return await asyncio.to_thread(look, wanted, ledger, now, number)
 
     async def end(self, caller: Caller, number: int, complete: bool) -> Guarantee:
         """Note that all bytes of a promise have arrived, or that they will not; a promise that is over stays as it is.
@@ -269,10 +272,10 @@ async def _owned(stored: Stored, caller: Caller, number: int, now: float) -> Gua
 
 
 async def _chance(stored: Stored, made: Guarantee, left: int, links: KnownLinks, now: float) -> float:
-    ledger = await stored.promised(links.rates, links.sink)
+    ledger = await stored.promised(links.rates, links.sink, now)
     server = next((each.server for each in ledger if each.guarantee == made.id), "")
     wanted = Promising(made.owner, links._replace(server=server), left, made.by, made.sure)
-    return look(wanted, ledger, now, made.id).chance
+    return (await asyncio.to_thread(look, wanted, ledger, now, made.id)).chance
 
 
 async def _of_task(stored: Stored, task: str, by: float, now: float) -> Guarantee | None:

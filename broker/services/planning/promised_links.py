@@ -10,6 +10,7 @@ from coalloc.guarantees.finish import FinishErrors
 from coalloc.guarantees.finish_admission import (
     AdmittedFinish,
     FinishView,
+    PromisedShares,
     RefusedFinish,
     ServerLimit,
     SharedPath,
@@ -40,11 +41,14 @@ class KnownLinks(NamedTuple):
 
     def paths(self, ledger: Sequence[PromisedLink]) -> list[SharedPath]:
         """Return the links with all that is promised on them, in the order of `rates`."""
-        by_source = {source: [each for each in ledger if each.source == source] for source in self.rates}
+        by_source: dict[str, list[PromisedLink]] = {source: [] for source in self.rates}
+        for each in ledger:
+            if each.source in by_source:
+                by_source[each.source].append(each)
         return [
             SharedPath(
                 rate,
-                [each.share for each in by_source[source] if each.sink == self.sink],
+                PromisedShares(each.share for each in by_source[source] if each.sink == self.sink),
                 self._limit(source, by_source[source]),
             )
             for source, rate in self.rates.items()
@@ -55,7 +59,7 @@ class KnownLinks(NamedTuple):
         return self._limit(self.server, [each for each in ledger if each.server == self.server])
 
     def _limit(self, server: str, ledger: Sequence[PromisedLink]) -> ServerLimit:
-        return ServerLimit(self.capacities.get(server, inf), [each.share for each in ledger])
+        return ServerLimit(self.capacities.get(server, inf), PromisedShares(each.share for each in ledger))
 
 
 class Promising(NamedTuple):

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from broker.errors import Forbidden, Invalid, NoCollection
 from broker.models.callers import Caller
-from broker.models.collections import Collection
+from broker.models.collections import Collection, is_id
 from broker.models.submissions import Submission
 from broker.models.tasks import Item, NewTask, Options
 from broker.services.collection_paths import normal
@@ -89,7 +89,7 @@ class Submissions:
         ids = {str(number): number for number in known.values()}
 
         def number(word: str) -> UUID:
-            if found := ids.get(word.lower()) or known.get(word):
+            if found := ids.get(word.lower()) if is_id(word) else known.get(word):
                 return found
             raise NoCollection(f"there is no collection {word}", "choose one listed by GET /broker/v1/collections")
 

@@ -67,14 +67,15 @@ async def test_a_task_leaves_the_rate_that_another_user_was_promised(world, to):
 
 
 async def test_a_task_is_free_again_when_the_promise_is_over(world, monkeypatch):
-    """Copy more than the promise leaves in the longest time that a test waits."""
+    """Copy more than the promise leaves in the longest time that a test waits, and a file that begins afterwards."""
     monkeypatch.setattr(rate_limits, "LOOK", 0.1)
-    files = write(world.source.root, {"a": 400_000, "b": 40_000_000})
+    files = write(world.source.root, {"a": 400_000, "b": 40_000_000, "c": 100})
     number = await promised(world)
     task = await world.submit("TRANSFER", [Item(source=f"/{name}", destination=f"/{name}") for name in files], "local")
     await begun(world, task, 1)
     await world.factory.guarantees.remove(BOB, number)
-    assert (await world.over(task)).status == "SUCCEEDED"
+    assert (done := await world.over(task)).status == "SUCCEEDED"
+    assert done.faults == 0
     assert read(world.local) == files
 
 

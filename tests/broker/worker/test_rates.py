@@ -24,6 +24,7 @@ from broker.schema.collections import collections
 from broker.schema.tasks import lanes
 from broker.storage.collections import CollectionStore
 from broker.storage.database import addressed
+from broker.storage.lanes import LaneStore
 from broker.storage.migration import upgrade
 from broker.worker import worker
 from broker.worker.rate_limits import RateLimits, RateReservations
@@ -149,6 +150,14 @@ async def test_a_stopped_task_frees_its_reserved_rate_within_moments(world):
     async with world.factory.database.read() as connection:
         promised = max(row.rate_until for row in await connection.execute(collections.select()))
     assert promised <= time.time() + 2.5  # two pieces of a second each
+
+
+async def test_a_clock_that_is_set_back_holds_up_no_bytes(world):
+    await held(world, "source", rate=RATE)
+    async with world.factory.database.write() as connection:
+        await connection.execute(collections.update().values(rate_until=time.time() + 90_000))
+        waits = [await LaneStore(connection).reserve([str(world.collections["source"])], RATE) for _ in range(2)]
+    assert max(waits) <= 1.1
 
 
 async def test_a_database_crash_does_not_fail_copies_under_way(tmp_path):

@@ -4,17 +4,19 @@ from math import exp, inf
 from random import Random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from coalloc.guarantees.deadline import PathRate
 from coalloc.guarantees.finish import FinishErrors
 from coalloc.guarantees.finish_admission import (
     AdmittedFinish,
     PromisedShare,
+    PromisedShares,
     RefusedFinish,
     ServerLimit,
     SharedPath,
     admit,
-    most,
     view,
 )
 from tests.support.seeds import tries
@@ -24,7 +26,7 @@ FREE = ServerLimit()
 
 
 def path(rate: float = 1e6, spread: float = 0.3, *promised: PromisedShare, server: ServerLimit = FREE) -> SharedPath:
-    return SharedPath(PathRate(rate, spread), promised, server)
+    return SharedPath(PathRate(rate, spread), PromisedShares(promised), server)
 
 
 def safe(rate: float, spread: float = 0.3, sure: float = 0.95) -> float:
@@ -69,12 +71,12 @@ def test_a_link_that_is_full_now_is_promised_from_the_end_of_another_promise():
 
 def test_interfaces_of_servers_limit_the_sum_over_their_links():
     elsewhere = PromisedShare(0.9e6, 0.0, 500.0)
-    server = ServerLimit(1e6, [elsewhere])
+    server = ServerLimit(1e6, PromisedShares([elsewhere]))
     refused = admit(50e6, 0.0, 100.0, 0.95, [path(10e6, server=server)], FREE, ERRORS)
     assert isinstance(refused, RefusedFinish)
     assert refused.chance < 0.01
     assert admit(5e6, 0.0, 100.0, 0.95, [path(10e6, server=server)], FREE, ERRORS)[0] >= 0.95
-    receiver = ServerLimit(1e6, [elsewhere])
+    receiver = ServerLimit(1e6, PromisedShares([elsewhere]))
     two = [path(10e6), path(10e6)]
     assert isinstance(admit(11e6, 0.0, 100.0, 0.95, two, receiver, ERRORS), RefusedFinish)
     assert isinstance(admit(9e6, 0.0, 100.0, 0.95, two, receiver, ERRORS), AdmittedFinish)
@@ -99,9 +101,20 @@ def test_the_chance_of_a_running_promise_is_that_of_the_sum_of_all_before_it():
 
 
 def test_shares_that_begin_when_others_end_are_not_added_up():
-    assert most([PromisedShare(5.0, 0.0, 9.0), PromisedShare(5.0, 9.0, 20.0)], 0.0) == 5.0
-    assert most([PromisedShare(5.0, 0.0, 9.0), PromisedShare(6.0, 8.0, 20.0)], 0.0) == 11.0
-    assert most([PromisedShare(5.0, 0.0, 9.0)], 9.0) == 0
+    assert PromisedShares([PromisedShare(5.0, 0.0, 9.0), PromisedShare(5.0, 9.0, 20.0)]).most(0.0) == 5.0
+    assert PromisedShares([PromisedShare(5.0, 0.0, 9.0), PromisedShare(6.0, 8.0, 20.0)]).most(0.0) == 11.0
+    assert PromisedShares([PromisedShare(5.0, 0.0, 9.0)]).most(9.0) == 0
+    assert PromisedShares().most(9.0) == 0
+
+
+MOMENTS = st.integers(0, 12)
+
+
+@given(st.lists(st.tuples(st.integers(1, 9), MOMENTS, MOMENTS | st.just(inf))), MOMENTS)
+def test_the_highest_sum_is_that_of_all_moments(shares, since: int):
+    promised = PromisedShares(PromisedShare(*share) for share in shares)
+    sums = [sum(rate for rate, begin, end in shares if begin <= moment < end) for moment in range(since, 14)]
+    assert promised.most(since) == max(sums)
 
 
 @pytest.mark.seeded
@@ -117,12 +130,12 @@ def _promise_much(chances: Random) -> None:
     for _ in range(40):
         now += chances.expovariate(0.1)
         nbytes, by = chances.uniform(0.1, 100) * 1e6, now + chances.uniform(5, 300)
-        shared = link._replace(promised=[each for each in made if each.until > now])
+        shared = link._replace(promised=PromisedShares(each for each in made if each.until > now))
         found = admit(nbytes, now, by, 0.95, [shared], FREE, ERRORS)
         if isinstance(found, AdmittedFinish):
             assert found.shares[0] * (by - found.since) == pytest.approx(nbytes)
             made.append(PromisedShare(found.shares[0], found.since, by))
-            assert most(made, 0.0) <= safe(1e6, link.rate.spread) * (1 + 1e-9)
+            assert PromisedShares(made).most(0.0) <= safe(1e6, link.rate.spread) * (1 + 1e-9)
         else:
             assert found.chance < 0.95
             again = admit(nbytes, now + chances.uniform(0, 29.9), found.earliest, 0.95, [shared], FREE, ERRORS)

@@ -12,6 +12,8 @@ from broker.background import deadline_looks_of
 from broker.jobs import task_deadlines as jobs
 from broker.models.callers import Caller
 from broker.schema.tasks import tasks
+from broker.storage.dialects import read_clock
+from broker.storage.guarantees import GuaranteeStore
 from tests.broker.services.conftest import World, somebody, world
 
 __all__ = ["world"]
@@ -124,6 +126,10 @@ async def test_a_deadline_that_can_be_met_has_a_share_until_the_task_ends(known)
     second = await transfer(known, 1500)
     assert await told(known, second) == ["DEADLINE_LOST"]  # two tasks cannot both have what one needs
     await known.ann.post(f"{V}/task/{number}/cancel")
+    async with known.broker.factory.database.read() as connection:  # before anything changes the ledger
+        stored, now = GuaranteeStore(connection), await read_clock(connection)
+        assert await stored.running(now) == []
+        assert await stored.promised([each["source"] for each in made["shares"]], made["sink"], now) == []
     third = await transfer(known, 1500)
     assert await told(known, third) == []
     assert [each["outcome"] for each in await promises(known)] == ["open", "refused", "given up"]
