@@ -1,7 +1,7 @@
 """Reports of transfers to the broker: sent at once if that takes at most a second, else stored and sent next time.
 
-A report is a file beside the history, written and then renamed. It is removed once the broker has accepted or refused
-it, or when it is a month old.
+The report of a run is a file beside the history, written and then renamed. What the broker has accepted or refused is
+taken out of it. It is removed when nothing is left, when it is a month old, and when there are too many.
 """
 
 import asyncio
@@ -9,10 +9,12 @@ import json
 import logging
 import os
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
+from hashlib import blake2b
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import uuid4
 
 from coalloc.broker_client import Broker, BrokerRefuses
@@ -35,27 +37,46 @@ AT_ONCE = 100
 """Reports in one request, the newest first."""
 OLDEST = 30 * 86_400.0
 """Seconds after which a report is useless."""
-SUFFIX = ".report"
+MOST = 1000
+"""Most stored reports, for all brokers together; the oldest are removed first."""
+ABANDONED = 3600.0
+"""Seconds after which a file that was not renamed is removed, as the process that wrote it was killed."""
+SUFFIX, UNFINISHED = ".report", ".new"
 LONGEST = 500
 """Characters of a remark that the broker accepts."""
 
+DOCUMENTS = ("observations", "decided", "routes")
 Bad = tuple[str, str, str]
 """A replica with wrong bytes: dataset, URL, and the error."""
 
 
-class PendingReport(NamedTuple):
+@dataclass
+class PendingReport:
     """A report for a broker; `path` is the file that stores it, None if it is not stored."""
 
-    observations: list[dict[str, Any]]
-    bad: list[Bad]
-    decided: list[Document]
-    routes: list[Document]
+    observations: list[dict[str, Any]] = field(default_factory=list)
+    decided: list[Document] = field(default_factory=list)
+    routes: list[Document] = field(default_factory=list)
+    bad: list[Bad] = field(default_factory=list)
     path: Path | None = None
 
     @property
-    def has_content(self) -> bool:
-        """Return whether it has any content."""
-        return bool(self.observations or self.bad or self.decided or self.routes)
+    def content(self) -> dict[str, list[Any]]:
+        """The parts that the broker has neither accepted nor refused."""
+        parts: dict[str, list[Any]] = {name: getattr(self, name) for name in (*DOCUMENTS, "bad")}
+        return {name: part for name, part in parts.items() if part}
+
+    @property
+    def size(self) -> int:
+        """The number of documents and marks in it."""
+        return sum(map(len, self.content.values()))
+
+    @classmethod
+    def of(cls, content: Mapping[str, Any], path: Path) -> "PendingReport":
+        """Return a stored report. :raises ValueError, TypeError: if it is invalid"""
+        bad = [(dataset, url, error) for dataset, url, error in content.get("bad", ())]
+        lists = {name: [dict(each) for each in content.get(name, ())] for name in DOCUMENTS}
+        return cls(**lists, bad=bad, path=path)
 
 
 def decisions(broker: Broker, thing: str, report: TransferReport, error: str | None, began: float) -> list[Document]:
@@ -87,17 +108,18 @@ async def send_results(
     observations = [_observation(broker, each) for each in transfers if _is_of_use(each)]
     observations += [_pair(each) for each in measured if EVERYBODY not in (each.source, each.sink)]
     marked = [(dataset, url, _remark(reason)) for dataset, url, reason in bad]
-    new = PendingReport(observations, marked, list(decided), [_route(each) for each in routes if _is_plain(each.host)])
+    sent_routes = [_route(each) for each in routes if _is_plain(each.host)]
+    new = PendingReport(observations, list(decided), sent_routes, marked)
     try:
         folder = _folder()
-        if new.has_content:
-            new = _keep(folder, broker, new) if folder else new
-        waiting = [new] if new.path is None else []
+        if folder and new.content:
+            _store(folder, broker, new)
+        waiting = [new] if new.content and not new.path else []
         if folder:
             waiting += _waiting(folder, broker)
         with suppress(TimeoutError):
             async with asyncio.timeout(PATIENCE):
-                await _send(broker, [report for report in waiting if report.has_content])
+                await _send(broker, waiting)
     except CoallocError as error:
         log.info("failed to report to the broker: %s", error.message)
     except Exception as error:  # the user's file is complete: an error here must not change that
@@ -105,35 +127,40 @@ async def send_results(
 
 
 async def _send(broker: Broker, reports: Sequence[PendingReport]) -> None:
-    """Send all reports in one request; if the broker refuses it, one by one, so that only invalid reports are lost."""
-    for report in reports:
-        for each in report.bad:
-            with suppress(BrokerRefuses):
-                await broker.mark_bad(*each)
-    observations = [each for report in reports for each in report.observations]
+    """Send all reports, the parts that matter most first; store what is left of each, also if this is cancelled."""
+    whole = [(report, report.size) for report in reports]
     try:
-        if observations:
-            await broker.report(observations)
+        await _send_part(broker.report, [report.observations for report in reports])
+        await _send_part(broker.decided, [report.decided for report in reports])
+        await _send_part(broker.measured, [report.routes for report in reports])
+        for report in reports:
+            while report.bad:
+                with suppress(BrokerRefuses):
+                    await broker.mark_bad(*report.bad[0])
+                del report.bad[0]
+    finally:
+        for report, before in whole:
+            if report.path and report.size < before:
+                _store_rest(report)
+
+
+async def _send_part(send: Callable[[list[Document]], Awaitable[object]], parts: Sequence[list[Document]]) -> None:
+    """Send lists of documents in one request, and empty them.
+
+    If the broker refuses it, send them one by one, so that only invalid ones are lost.
+    """
+    filled = [part for part in parts if part]
+    try:
+        if filled:
+            await send([each for part in filled for each in part])
     except BrokerRefuses as error:
-        if len(reports) > 1:
-            for report in reports:
-                await _send(broker, [report._replace(bad=[])])
+        if len(filled) > 1:
+            for part in filled:
+                await _send_part(send, [part])
             return
         log.warning("the broker refuses the report of an earlier transfer: %s", error.message)
-    for report in reports:
-        await _offer("decision", broker.decided, report.decided)
-        await _offer("measured routes", broker.measured, report.routes)
-        if report.path:
-            report.path.unlink(missing_ok=True)
-
-
-async def _offer(what: str, send: Callable[[Sequence[Document]], Awaitable[None]], documents: list[Document]) -> None:
-    """Send documents; log and drop those that the broker refuses."""
-    try:
-        if documents:
-            await send(documents)
-    except BrokerRefuses as error:
-        log.info("the broker refuses the %s of an earlier transfer: %s", what, error.message)
+    for part in filled:
+        part.clear()
 
 
 def _folder() -> Path | None:
@@ -142,46 +169,82 @@ def _folder() -> Path | None:
 
 
 def _waiting(folder: Path, broker: Broker) -> list[PendingReport]:
-    """Return the newest reports to this broker; remove old and unreadable ones."""
-    found: list[PendingReport] = []
-    for path in sorted(folder.glob(f"*{SUFFIX}"), reverse=True):
-        if len(found) == AT_ONCE:
-            break
+    """Return the newest reports to this broker; remove old, unreadable and surplus ones."""
+    now, mine = time.time(), _digest(broker)
+    for path in folder.glob(f"*{UNFINISHED}"):
+        with suppress(FileNotFoundError):  # another coget process has renamed it
+            if now - path.stat().st_mtime > ABANDONED:
+                path.unlink()
+    stored: list[tuple[float, str, Path]] = []
+    for path in folder.glob(f"*{SUFFIX}"):
         try:
-            content = json.loads(path.read_text())
-            if time.time() - path.stat().st_mtime > OLDEST:
-                raise ValueError("it is too old")
-            if content["broker"] == broker.access.url:
-                bad = [(a, b, c) for a, b, c in content["bad"]]
-                decided, routes = list(content.get("decided", ())), list(content.get("routes", ()))
-                found.append(PendingReport(list(content["observations"]), bad, decided, routes, path))
-        except FileNotFoundError:  # another coget process has sent it
-            continue
-        except (ValueError, KeyError, TypeError) as error:
-            log.warning("removed an unusable report for the broker: %s: %s", path, error)
-            path.unlink(missing_ok=True)
-    return found
+            written_at, to, _ = path.name.split("-", 2)
+            stored.append((float(written_at), to, path))
+        except ValueError:
+            _remove(path, "its name has no time")
+    stored.sort(reverse=True)
+    kept = [each for each in stored[:MOST] if now - each[0] <= OLDEST]
+    for _, _, path in stored[len(kept) :]:
+        log.info("removed a report for the broker that is too old, or one of too many: %s", path)
+        path.unlink(missing_ok=True)
+    newest = [path for _, to, path in kept if to == mine][:AT_ONCE]
+    return [report for path in newest if (report := _read(path))]
 
 
-def _keep(folder: Path, broker: Broker, report: PendingReport) -> PendingReport:
-    """Store a report atomically, and return it with its file; unchanged if it cannot be stored."""
+def _read(path: Path) -> PendingReport | None:
+    """Return a stored report; remove it and return None if it is invalid."""
+    try:
+        return PendingReport.of(json.loads(path.read_text()), path)
+    except FileNotFoundError:  # another coget process has sent it
+        return None
+    except (ValueError, TypeError, AttributeError) as error:
+        _remove(path, f"{type(error).__name__}: {error}")
+        return None
+
+
+def _remove(path: Path, why: str) -> None:
+    log.warning("removed an unusable report for the broker: %s: %s", path, why)
+    path.unlink(missing_ok=True)
+
+
+def _digest(broker: Broker) -> str:
+    return blake2b(broker.access.url.encode(), digest_size=8).hexdigest()
+
+
+def _store(folder: Path, broker: Broker, report: PendingReport) -> None:
+    """Store a report, which gets its path then; it gets none if it cannot be stored."""
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         folder.chmod(0o700)  # earlier versions gave others access
-        path = folder / f"{time.time():017.3f}-{uuid4().hex}{SUFFIX}"
-        temporary = path.with_suffix(".new")
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        with os.fdopen(os.open(temporary, flags, 0o600), "w") as file:  # error messages and URLs can contain keys
-            content = {"observations": report.observations, "bad": report.bad, "decided": report.decided}
-            content["routes"] = report.routes
-            json.dump({"broker": broker.access.url, **content}, file)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.rename(path)
+        path = folder / f"{time.time():017.3f}-{_digest(broker)}-{uuid4().hex}{SUFFIX}"
+        _write(path, report)
     except OSError as error:
         log.info("failed to store the report for the broker: %s", error)
-        return report
-    return report._replace(path=path)
+        return
+    report.path = path
+
+
+def _store_rest(report: PendingReport) -> None:
+    """Store what is left of a report in its file; remove the file if nothing is left."""
+    assert report.path is not None
+    try:
+        if not report.content:
+            report.path.unlink(missing_ok=True)
+        elif report.path.exists():  # otherwise another coget process has sent it
+            _write(report.path, report)
+    except OSError as error:  # all of it is sent again
+        log.info("failed to store the report for the broker: %s", error)
+
+
+def _write(path: Path, report: PendingReport) -> None:
+    """Write a report atomically."""
+    temporary = path.with_name(f"{uuid4().hex}{UNFINISHED}")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    with os.fdopen(os.open(temporary, flags, 0o600), "w") as file:  # error messages and URLs can contain keys
+        json.dump(report.content, file)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.rename(path)
 
 
 def _is_of_use(transfer: PastTransfer) -> bool:

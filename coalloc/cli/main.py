@@ -100,6 +100,7 @@ def _open_closed_streams() -> None:
             os.fstat(number)
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # opens as `number`, the lowest free descriptor
+            streams.CLOSED.add(number)
     sys.stdout = sys.stdout or open(1, "w")  # noqa: SIM115 - it is never closed
     sys.stderr = sys.stderr or open(2, "w")  # noqa: SIM115
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from coalloc.cli.event_loop import in_daemon_thread
 from coalloc.errors import SinkError, UsageError
+from coalloc.util import streams
 
 if TYPE_CHECKING:
     from coalloc.api import Request, Results
@@ -21,11 +22,18 @@ if TYPE_CHECKING:
 __all__ = ["check", "write_file"]
 
 
-def check(as_json: bool) -> None:
-    """Refuse to write a file to standard output where a terminal or a JSON document is.
+OUTPUT = 1
+"""Number of standard output."""
 
-    :raises UsageError: in these cases
+
+def check(as_json: bool) -> None:
+    """Refuse to write a file to standard output where a terminal or a JSON document is, or if it is closed.
+
+    :raises UsageError: in the first cases
+    :raises SinkError: if it is closed
     """
+    if OUTPUT in streams.CLOSED:
+        raise SinkError("standard output is closed", "send it to a program with |, or name a file with -o NAME")
     if as_json:
         raise UsageError("-o - and --json both need standard output", "leave one of them out")
     if sys.stdout.isatty():

@@ -38,9 +38,9 @@ class Arrivals:
 
     def _join_oldest(self) -> None:
         (_, older), (at, newer) = self._ranges[:2]
-        for start, end in older:
-            newer.add(start, end)
-        self._ranges[:2] = [(at, newer)]
+        for start, end in newer:  # few, where the older ones become more and more
+            older.add(start, end)
+        self._ranges[:2] = [(at, older)]
 
     def after(self, moment: float) -> Intervals:
         """Return the ranges that arrived after this moment."""

@@ -8,7 +8,10 @@ from typing import Any, TextIO
 
 from coalloc.safe_text import lines, one_line, redacted_text
 
-__all__ = ["PlainStream", "Plainly", "drawn", "guard", "say", "say_json"]
+__all__ = ["CLOSED", "PlainStream", "Plainly", "drawn", "guard", "say", "say_json"]
+
+CLOSED: set[int] = set()
+"""Numbers of the standard streams that were closed at the start, in whose place the null device is open."""
 
 
 class PlainStream(io.TextIOWrapper):

@@ -209,6 +209,15 @@ def test_closed_output_is_as_good_as_none(places, tmp_path, closed, json):
     assert (tmp_path / "x").read_bytes() == CONTENT
 
 
+@pytest.mark.parametrize("words", ["get -o -", "stream --rate 1000"])
+def test_a_file_for_a_closed_standard_output_is_an_error(places, tmp_path, words):
+    program = Path(sys.executable).with_name("coget")
+    command = f"exec {program} {words} {places['FTP']}x >&-"
+    done = subprocess.run(["sh", "-c", command], cwd=tmp_path, capture_output=True, timeout=PATIENCE)
+    assert done.returncode == 6
+    assert b"standard output is closed" in done.stderr
+
+
 @pytest.mark.parametrize("history", ["/proc/none/history", "/etc/passwd", "/"])
 def test_a_history_that_cannot_be_kept_harms_no_transfer(places, tmp_path, history):
     done = coget([places["FTP"] + "x"], tmp_path, COGET_HISTORY=history)

@@ -71,6 +71,11 @@ def test_a_dataset_name_is_enough_and_its_transfers_are_reported(broker, known, 
     assert not list((home / ".local/share/coget/history.sqlite.outbox").iterdir())
 
 
+def _digest(broker: BrokerProcess) -> str:
+    """Return what the names of reports for this broker contain."""
+    return hashlib.blake2b(broker.url.encode(), digest_size=8).hexdigest()
+
+
 def _decided(database: Path) -> list[dict]:
     with sqlite3.connect(database) as connection:
         connection.row_factory = sqlite3.Row
@@ -166,8 +171,8 @@ def test_a_broker_that_is_down_fails_no_transfer_and_hears_of_it_later(broker, k
     assert (home / "a").read_bytes() == CONTENT
     (waiting,) = (home / ".local/share/coget/history.sqlite.outbox").iterdir()
     assert (waiting.stat().st_mode & 0o777, waiting.parent.stat().st_mode & 0o777) == (0o600, 0o700)
-    report = json.loads(waiting.read_text())
-    waiting.write_text(json.dumps({**report, "broker": broker.url}))  # as if the broker had been down
+    written_at, _, number = waiting.name.split("-", 2)
+    waiting.rename(waiting.with_name(f"{written_at}-{_digest(broker)}-{number}"))  # as if the broker had been down
     assert coget(["--quiet", "-o", "b", *urls], home, **_environment(broker)).returncode == 0
     assert sum(each["bytes"] for each in _reported(known)) == 2 * len(CONTENT)
     assert len({each["key"] for each in _decided(tmp_path / "b.sqlite")}) == 2
@@ -359,15 +364,17 @@ def test_a_malformed_answer_is_an_error_and_not_a_defect(tmp_path, what):
 def test_broken_files_in_the_outbox_do_not_fail_a_download(broker, known, tmp_path):
     outbox = tmp_path / ".local/share/coget/history.sqlite.outbox"
     outbox.mkdir(parents=True)
-    for i, text in enumerate(("", "{", "[]", '{"broker": 1}', json.dumps({"broker": broker.url, "observations": 5}))):
-        (outbox / f"{i}.report").write_text(text)
-    nonsense = {"broker": broker.url, "observations": [{"id": "x"}], "bad": []}
-    (outbox / "9.report").write_text(json.dumps(nonsense))
+    name = f"{time.time():017.3f}-{_digest(broker)}"
+    for i, text in enumerate(("", "{", "[]", '{"bad": [1]}', '{"observations": 5}', '{"observations": [{"id": "x"}]}')):
+        (outbox / f"{name}-{i}.report").write_text(text)
+    (outbox / "9.report").write_text("{}")
+    another = f"{time.time():017.3f}-another"
+    (outbox / f"{another}-9.report").write_text("{}")
     (outbox / "mine.json").write_text("a file of somebody else")
     result = coget(["--quiet", DATASET], tmp_path, **_environment(broker))
     assert result.returncode == 0, result.stderr
     assert sum(each["bytes"] for each in _reported(known)) == len(CONTENT)
-    assert {path.name for path in outbox.iterdir()} == {"mine.json", "3.report"}  # of another broker, and recent
+    assert {path.name for path in outbox.iterdir()} == {"mine.json", f"{another}-9.report"}
 
 
 def test_a_checksum_of_the_user_marks_no_replica(broker, known, tmp_path):
