@@ -35,6 +35,8 @@ PATIENCE = 1.0
 """Maximum seconds that a user waits for the broker, including name resolution, after the file is complete."""
 AT_ONCE = 100
 """Reports in one request, the newest first."""
+DECISIONS = 20
+"""Reports whose decisions are sent in one request, as each may have thousands of ranges."""
 OLDEST = 30 * 86_400.0
 """Seconds after which a report is useless."""
 MOST = 1000
@@ -131,7 +133,9 @@ async def _send(broker: Broker, reports: Sequence[PendingReport]) -> None:
     whole = [(report, report.size) for report in reports]
     try:
         await _send_part(broker.report, [report.observations for report in reports])
-        await _send_part(broker.decided, [report.decided for report in reports])
+        decided = [report.decided for report in reports]
+        for at in range(0, len(decided), DECISIONS):
+            await _send_part(broker.decided, decided[at : at + DECISIONS])
         await _send_part(broker.measured, [report.routes for report in reports])
         for report in reports:
             while report.bad:

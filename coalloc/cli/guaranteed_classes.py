@@ -1,7 +1,6 @@
 """Classes of files with guaranteed rates, as options and in YAML files.
 
-"numbers/*": {records: 25, size: 40 kB, sure: 99}
-"*.root": {rate: 5 MB/s}
+A file has a rate, or records per second and their size, by pattern: `"num/*": {records: 25, size: 40 kB, sure: 99}`.
 """
 
 from pathlib import Path
