@@ -3,6 +3,7 @@
 import asyncio
 import json
 import time
+from collections.abc import Coroutine
 
 import pytest
 
@@ -11,6 +12,7 @@ from coalloc.broker_client.outbox import send_results
 from coalloc.config import BrokerAccess
 from coalloc.history.values import PastTransfer
 from tests.support.scripted import raw_server
+from tests.support.waiting import PATIENCE
 
 MARKS = [(f"lab:{number}", "http://a.example/x", "wrong") for number in range(3)]
 
@@ -31,10 +33,11 @@ def transfer() -> PastTransfer:
 
 
 class OneAnswer:
-    """A broker that answers one request, and lets all later ones wait until it is reset."""
+    """A broker that answers one request of each run; the run is over when it makes another one, as if it were late."""
 
     def __init__(self) -> None:
-        self.free = 1
+        self.free = 0
+        self.late = asyncio.Event()
         self.answered: list[str] = []
 
     async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -47,18 +50,29 @@ class OneAnswer:
             answer = json.dumps({"accepted": len(body)})
             writer.write(f"HTTP/1.1 200 OK\r\nContent-Length: {len(answer)}\r\n\r\n{answer}".encode())
             await writer.drain()
+        else:
+            self.late.set()
         await reader.read()
+
+    async def during(self, run: Coroutine[None, None, None]) -> None:
+        """Carry out a run."""
+        self.free = 1
+        self.late.clear()
+        running, late = asyncio.create_task(run), asyncio.create_task(self.late.wait())
+        await asyncio.wait({running, late}, return_when=asyncio.FIRST_COMPLETED)
+        late.cancel()
+        running.cancel()
+        await asyncio.wait({running, late})
 
 
 async def test_each_run_goes_on_where_the_last_one_ran_out_of_time(folder, monkeypatch):
     """Transfers come first; a report that the broker has accepted is not sent again."""
     slow = OneAnswer()
     async with raw_server(slow) as port:
-        monkeypatch.setattr(outbox, "PATIENCE", 0.5)
-        await send_results(broker(port), [transfer()], MARKS[:2])
+        monkeypatch.setattr(outbox, "PATIENCE", PATIENCE)
+        await slow.during(send_results(broker(port), [transfer()], MARKS[:2]))
         for _ in MARKS[:2]:
-            slow.free = 1
-            await send_results(broker(port), [])
+            await slow.during(send_results(broker(port), []))
     assert slow.answered == ["transfers", "bad", "bad"]
     assert not list(folder.iterdir())
 
