@@ -336,6 +336,32 @@ async def test_a_server_cannot_fill_the_memory_with_cookies(trusted):
     assert not any("long=" in request for request in server.heard)
 
 
+async def test_a_server_cannot_fill_the_memory_with_paths_of_one_cookie(trusted):
+    serve, paths = ranges(CONTENT), itertools.count()
+
+    def reply(heard):
+        hop = int(heard.path.strip("/x") or 0)
+        cookies = [f"a=b; Path=/{next(paths)}" for _ in range(20)]
+        if hop == 8:
+            cookies = [
+                "a=new; Path=/0",
+                "long=v; Path=/" + "y" * 5000,
+                *["other=v; Domain=other.example"] * 48,
+                "late=v",
+            ]
+        return redirect(f"/x{hop + 1}", Set_Cookie="\r\nSet-Cookie: ".join(cookies)) if hop < 9 else serve(heard)
+
+    own = Credentials()
+    async with web_server(reply, trusted) as server:
+        assert await fetched(f"{server.url}/x", own) == CONTENT
+        again = Credentials()
+        assert await fetched(f"{server.url}/x8", again) == CONTENT
+    (full,), (last,) = own.jars.values(), again.jars.values()
+    assert len(full) == 50
+    assert [cookie.value for cookie in full if cookie.path == "/0"] == ["new"]
+    assert [(cookie.name, cookie.path) for cookie in last] == [("a", "/0")], "only the first 50 of an answer are read"
+
+
 async def test_a_certificate_is_shown_to_a_server_that_asks(trusted, monkeypatch, alice, alice_proxy, write, tmp_path):
     more = "ssl_verify_client optional; ssl_client_certificate {}; if ($ssl_client_verify != SUCCESS) {{ return 403; }}"
     (tmp_path / "export").mkdir()
