@@ -50,6 +50,8 @@ def client(
     reached: Reached,
     spare: Spare = lambda: None,
     secrets: ClientSecrets | None = None,
+    *,
+    direct: bool = False,
 ) -> httpx.AsyncClient:
     """Return a client for the server of a URL, over the environment's proxy, if any. It follows no redirects.
 
@@ -59,9 +61,11 @@ def client(
     :param seconds: time limit for each connection, TLS included
     :param spare: function that returns the socket of an existing connection to this server, None if there is none
     :param secrets: None for no certificate, and cookies of this client alone
+    :param direct: whether the proxy is not used
     :raises PermissionRefused: when the policy does not allow the host, or the certificate cannot be used
     """
-    target, proxy = httpx.URL(url), _proxy(httpx.URL(url))
+    target = httpx.URL(url)
+    proxy = None if direct else _proxy(target)
     if proxy:
         refuse_numeric(target.raw_host.decode(), target.port or 0, dialer.policy)
         dialer = dialer.under(ANYWHERE)  # the user named the proxy
