@@ -122,16 +122,18 @@ class CloudObjects:
     :param url: URL of an object, or of a directory
     :param seconds: seconds to connect
     :param directory: whether the URL is that of a directory, or of a whole bucket, with a slash at its end
+    :param own: whether the credentials of the environment may be used
     :raises UsageError: when the URL names no object
     :raises Unsupported: when obstore is not installed, or a variable of the environment is missing or invalid
     """
 
-    def __init__(self, url: str, seconds: float, *, directory: bool = False) -> None:
+    def __init__(self, url: str, seconds: float, *, directory: bool = False, own: bool = True) -> None:
         scheme, _, rest = url.partition("://")
         bucket, _, self.key = rest.partition("/")
         self._path = quote(rest, safe="/~")
         self._shown = redact(url)
         self._cloud = CLOUDS[scheme.lower()]
+        self._own = own
         self._seen: Mapping[str, Any] | None = None
         """Properties of the object."""
         if not (bucket and (self.key or directory)) or "@" in bucket:
@@ -166,6 +168,8 @@ class CloudObjects:
             raise Unsupported(f"{self._shown}: {self._hidden(error)}", "correct the environment variables") from None
 
     def _has_credentials(self) -> bool:
+        if not self._own:
+            return False
         named = any(os.environ.get(name, "false").lower() not in UNSET for name in self._cloud.credentials)
         return named or any((Path.home() / file).exists() for file in self._cloud.files) or self._has_joint()
 
@@ -264,7 +268,8 @@ class CloudObjects:
         except FileNotFoundError:
             raise NoSuchFile(f"{self._shown}: there is no such object", "check bucket and key in the URL") from None
         except (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError):
-            remedy = f"give valid credentials, such as in {self._cloud.credentials[0]}"
+            given = f"give valid credentials, such as in {self._cloud.credentials[0]}"
+            remedy = given if self._own else "use another replica: it is asked without credentials"
             raise PermissionRefused(f"{self._shown}: the server refuses access", remedy) from None
         except exceptions.PreconditionError:
             raise self._changed() from None
