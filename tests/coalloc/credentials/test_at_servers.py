@@ -7,10 +7,12 @@ import socket
 import ssl
 from contextlib import asynccontextmanager, closing
 
+import httpx
 import pytest
 
-from coalloc.credentials import Credentials, known
+from coalloc.credentials import Credentials, Presenter, known
 from coalloc.engine.http import HTTPSource
+from coalloc.engine.http.responses import origin_of
 from coalloc.errors import PermissionRefused, SourceError
 from coalloc.model.replicas import Origin
 from coalloc.resolve import http_documents
@@ -108,6 +110,20 @@ async def test_a_thief_to_which_a_server_redirects_gets_nothing(trusted, kinds, 
     assert thief.heard
     assert not any(secret in request for request in thief.heard for secret in SECRETS)
     assert thief.clients == []
+
+
+@pytest.mark.parametrize("host", ["b\u00fccher.example", "B\u00dcCHER.example", "xn--bcher-kva.example"])
+@pytest.mark.parametrize("written", ["b\u00fccher.example", "xn--bcher-kva.example"])
+async def test_a_host_gets_its_credentials_in_any_spelling(home, write, host, written):
+    """Certificates are chosen by the same rules."""
+    sent = origin_of(httpx.URL(f"https://{host}/x"))
+    url = f"https://{host}/x"
+    assert await Presenter(url, Credentials({"X-Key": "k3y"})).headers(sent) == {"X-Key": "k3y"}
+    assert "Authorization" in await Presenter(f"https://ann:hush1234@{host}/x", None).headers(sent)
+    write(".netrc", f"machine \u2603\u2603. login no password no machine {written} login ann password hush1234")
+    assert await Presenter(url, Credentials()).headers(sent) == {"Authorization": f"Basic {SECRETS[-1]}"}
+    write(".config/coget/tokens.toml", f'[hosts."{written}"]\nheaders = ["X-Key: k3y-of-header"]\n')
+    assert (await Presenter(url, Credentials()).headers(sent))["X-Key"] == SECRETS[3]
 
 
 @pytest.mark.parametrize("kind", ["token", "login"])
