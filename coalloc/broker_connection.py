@@ -115,26 +115,40 @@ class BrokerConnection:
         """Send a request and yield the answer when it begins; all of it must arrive within `whole` seconds."""
         import httpx
 
-        # A compressed answer could fill the memory before its bytes are counted.
-        headers = {"Accept-Encoding": "identity"}
-        if self.access.token:
-            headers["Authorization"] = f"Bearer {self.access.token}"
-        seconds = httpx.Timeout(SECONDS, read=SECONDS if whole else QUIET)
         trace.asked(self.access.url, f"{method} {path}")
         try:
-            # Redirects are not followed: they could send the token to another server. Requests to this machine bypass
-            # proxies, which would see unencrypted content.
             async with (
                 asyncio.timeout(whole),
-                httpx.AsyncClient(timeout=seconds, headers=headers, trust_env=not self._near) as client,
+                self._client(SECONDS if whole else QUIET) as client,
                 client.stream(method, f"{self.access.url}{PATH}{path}", **what) as answer,
             ):
                 trace.answered(self.access.url, f"{answer.status_code} {answer.reason_phrase}")
                 self.address = self._peer(answer)
                 yield answer
-        except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, ImportError) as error:  # ImportError: no proxy support
+        except (httpx.HTTPError, httpx.InvalidURL, TimeoutError) as error:
             reason = str(error) or type(error).__name__
             raise BrokerSilent(f"the broker {self.access.url} does not answer: {reason}", self._remedy) from None
+
+    def _client(self, quiet: float) -> "httpx.AsyncClient":
+        """Return a client that waits `quiet` seconds for the next bytes.
+
+        Redirects are not followed: they could send the token to another server. Requests to this machine bypass
+        proxies, which would see unencrypted content.
+
+        :raises BrokerSilent: when a proxy in the environment cannot be used
+        """
+        import httpx
+
+        # A compressed answer could fill the memory before its bytes are counted.
+        headers = {"Accept-Encoding": "identity"}
+        if self.access.token:
+            headers["Authorization"] = f"Bearer {self.access.token}"
+        seconds = httpx.Timeout(SECONDS, read=quiet)
+        try:
+            return httpx.AsyncClient(timeout=seconds, headers=headers, trust_env=not self._near)
+        except (httpx.InvalidURL, ImportError, ValueError):  # their text may show a part of the proxy's password
+            what = f"cannot ask the broker {self.access.url}: a proxy in the environment cannot be used"
+            raise BrokerSilent(what, "set https_proxy and all_proxy to http://HOST:PORT, or unset them") from None
 
     def _peer(self, answer: "httpx.Response") -> str | None:
         from urllib.request import getproxies, proxy_bypass

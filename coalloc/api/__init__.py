@@ -231,11 +231,19 @@ def metalink_document(files: "Sequence[ReplicaSet]", published: "datetime") -> s
 
 
 def http_client(url: str, policy: "AddressPolicy", seconds: float) -> "httpx.AsyncClient":
-    """Return a client for the server of a URL; it connects only to allowed addresses, and follows no redirects."""
+    """Return a client for the server of a URL; it connects only to allowed addresses, and follows no redirects.
+
+    Requests by http to this machine bypass proxies, which would see unencrypted content.
+
+    :raises ValueError: for an impossible host or port
+    """
+    from coalloc.credentials.origins import WebOrigin
     from coalloc.engine.http.transport import client
     from coalloc.util.dialer import DirectDialer
 
-    return client(url, DirectDialer(policy), seconds, lambda _: None)
+    server = WebOrigin.of(url)
+    direct = server.scheme == "http" and server.is_loopback
+    return client(url, DirectDialer(policy), seconds, lambda _: None, direct=direct)
 
 
 def history() -> "list[SourceSummary]":

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from coalloc.credentials.origins import ascii_host
 from coalloc.credentials.private_files import UnusableFile, read_private
 
 __all__ = ["NetrcFile", "NetrcLogin", "parse_netrc", "read_netrc"]
@@ -60,7 +61,7 @@ def parse_netrc(text: str) -> dict[str, NetrcLogin]:
     for word in words:
         if word in ("machine", "default"):
             add()
-            host, fields = _next(words).lower() if word == "machine" else "", {}
+            host, fields = _machine(_next(words)) if word == "machine" else "", {}
         elif word in ("login", "user", "password", "account"):
             fields.setdefault("login" if word == "user" else word, _next(words))
         elif word.startswith("#"):  # a comment; the value of a password may begin so, too
@@ -68,6 +69,13 @@ def parse_netrc(text: str) -> dict[str, NetrcLogin]:
                 word = next(words, "")
     add()
     return found
+
+
+def _machine(name: str) -> str:
+    try:
+        return ascii_host(name)
+    except ValueError:  # no server has this name
+        return ""
 
 
 def _next(words: Iterator[str]) -> str:

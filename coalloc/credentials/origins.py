@@ -3,14 +3,14 @@
 from typing import NamedTuple, Self
 from urllib.parse import urlsplit
 
-__all__ = ["WebOrigin", "host_port"]
+__all__ = ["WebOrigin", "ascii_host", "host_port"]
 
 PORTS = {"http": 80, "https": 443}
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 class WebOrigin(NamedTuple):
-    """A web server: scheme and host in lower case, the host without brackets, and the port."""
+    """A web server: scheme and host in lower case, the host in ASCII and without brackets, and the port."""
 
     scheme: str
     host: str
@@ -31,7 +31,7 @@ class WebOrigin(NamedTuple):
     @classmethod
     def made(cls, scheme: str, host: str, port: int | None) -> Self:
         """Return the origin with these parts; `port` is None for the usual one."""
-        return cls(scheme, host.lower(), port or PORTS.get(scheme, 0))
+        return cls(scheme, ascii_host(host), port or PORTS.get(scheme, 0))
 
     @property
     def is_loopback(self) -> bool:
@@ -52,6 +52,21 @@ class WebOrigin(NamedTuple):
         return f"{self.scheme}://{self.place}"
 
 
+def ascii_host(host: str) -> str:
+    """Return a host in lower case, and in the form in which it is looked up (IDNA), as httpx does.
+
+    >>> ascii_host("B\u00fccher.example"), ascii_host("SE.example")
+    ('xn--bcher-kva.example', 'se.example')
+
+    :raises ValueError: for an impossible host
+    """
+    if host.isascii():
+        return host.lower()
+    import idna
+
+    return idna.encode(host.lower()).decode()
+
+
 def host_port(text: str) -> tuple[str, int | None]:
     """Return host and port of HOST or HOST:PORT; the port is None for the usual one of a scheme.
 
@@ -63,4 +78,4 @@ def host_port(text: str) -> tuple[str, int | None]:
     parts = urlsplit(f"//{text}")
     if not parts.hostname or "@" in text or parts.netloc != text or parts.port == 0 or "*" in text:
         raise ValueError(f"{text!r} is not HOST or HOST:PORT")
-    return parts.hostname, parts.port
+    return ascii_host(parts.hostname), parts.port

@@ -87,6 +87,11 @@ class EngineOptions:
         return replace(self, dialer=dialer, further=tuple(further))
 
     @property
+    def own(self) -> bool:
+        """Return whether the user's own credentials may be used, from the environment and from files."""
+        return self.credentials is None or self.credentials.own
+
+    @property
     def dialers(self) -> tuple[Dialer, ...]:
         """The dialers over all routes."""
         return self.dialer, *self.further

@@ -36,7 +36,7 @@ class CloudLister(Lister):
         shown, policy = redact(url), self._options.dialer.policy
         if not policy.anywhere:
             raise AddressRefused(f"{shown}: such a URL must come from the user, not from a server", policy.remedy)
-        bucket = CloudObjects(url, self._options.connect_seconds, directory=True)
+        bucket = CloudObjects(url, self._options.connect_seconds, directory=True, own=self._options.own)
         seen, folders, empty = set[str](), set[str](), dict[str, Entry]()
         async for page in _timely(bucket, shown):
             fresh = {name: size for path, size in page if (name := _name(path, bucket.key)) not in seen}

@@ -27,6 +27,7 @@ class _Cloud(NamedTuple):
     :param credentials: environment variables with credentials, each of which suffices
     :param files: files below the home directory that have credentials
     :param endpoint: environment variable with the address of another server, such as an emulator
+    :param elsewhere: environment variables that may make obstore use another server than `endpoint` says
     :param server: URL of the service; it may contain an environment variable in braces
     :param token: environment variable with a token
     :param method: method for which a signed URL also permits HEAD
@@ -40,6 +41,7 @@ class _Cloud(NamedTuple):
     credentials: Sequence[str]
     files: Sequence[str]
     endpoint: str
+    elsewhere: Sequence[str]
     server: str
     token: str
     method: Literal["GET", "HEAD"]
@@ -64,6 +66,7 @@ CLOUDS: Mapping[str, _Cloud] = {
         ),
         (".config/gcloud/application_default_credentials.json",),
         "GOOGLE_BASE_URL",
+        ("GOOGLE_SERVICE_ACCOUNT", "GOOGLE_SERVICE_ACCOUNT_KEY", "GOOGLE_SERVICE_ACCOUNT_PATH", "SERVICE_ACCOUNT"),
         "https://storage.googleapis.com",
         "GOOGLE_BEARER_TOKEN",
         "HEAD",
@@ -78,6 +81,7 @@ CLOUDS: Mapping[str, _Cloud] = {
         ),
         (),
         "AZURE_ENDPOINT",
+        ("AZURE_STORAGE_ENDPOINT", "AZURE_STORAGE_USE_EMULATOR", "AZURE_USE_FABRIC_ENDPOINT"),
         "https://{AZURE_STORAGE_ACCOUNT_NAME}.blob.core.windows.net",
         "AZURE_STORAGE_TOKEN",
         "GET",
@@ -122,16 +126,18 @@ class CloudObjects:
     :param url: URL of an object, or of a directory
     :param seconds: seconds to connect
     :param directory: whether the URL is that of a directory, or of a whole bucket, with a slash at its end
+    :param own: whether the credentials of the environment may be used
     :raises UsageError: when the URL names no object
     :raises Unsupported: when obstore is not installed, or a variable of the environment is missing or invalid
     """
 
-    def __init__(self, url: str, seconds: float, *, directory: bool = False) -> None:
+    def __init__(self, url: str, seconds: float, *, directory: bool = False, own: bool = True) -> None:
         scheme, _, rest = url.partition("://")
         bucket, _, self.key = rest.partition("/")
         self._path = quote(rest, safe="/~")
         self._shown = redact(url)
         self._cloud = CLOUDS[scheme.lower()]
+        self._own = own
         self._seen: Mapping[str, Any] | None = None
         """Properties of the object."""
         if not (bucket and (self.key or directory)) or "@" in bucket:
@@ -166,6 +172,8 @@ class CloudObjects:
             raise Unsupported(f"{self._shown}: {self._hidden(error)}", "correct the environment variables") from None
 
     def _has_credentials(self) -> bool:
+        if not self._own:
+            return False
         named = any(os.environ.get(name, "false").lower() not in UNSET for name in self._cloud.credentials)
         return named or any((Path.home() / file).exists() for file in self._cloud.files) or self._has_joint()
 
@@ -199,15 +207,27 @@ class CloudObjects:
 
     def head_request(self) -> HeadRequest | None:
         """Return a request for the headers of the object; None if the credentials do not allow one."""
+        signs, token = self._has_credentials(), os.environ.get(self._cloud.token, "")
+        if signs and (self._is_elsewhere() or not token):
+            return self._signed_request()
+        if self._is_elsewhere():
+            return None
+        endpoint = os.environ.get(self._cloud.endpoint) or self._cloud.server.format_map(os.environ)
+        url = f"{endpoint.rstrip('/')}/{self._path}"
+        if not signs:
+            return HeadRequest(url, VERSION, self._shown)
+        return HeadRequest(url, {**VERSION, "Authorization": f"Bearer {token}"}, self._shown, (token,))
+
+    def _is_elsewhere(self) -> bool:
+        """Return whether obstore may use a server that only obstore knows: it ignores the case of variables."""
+        others = (self._cloud.endpoint, *self._cloud.elsewhere)
+        given = (name for name, value in os.environ.items() if value.lower() not in UNSET)
+        return any(name != others[0] and name.upper() in others for name in given)
+
+    def _signed_request(self) -> HeadRequest | None:
         import obstore
         from obstore.exceptions import BaseError
 
-        endpoint = os.environ.get(self._cloud.endpoint) or self._cloud.server.format_map(os.environ)
-        url = f"{endpoint.rstrip('/')}/{self._path}"
-        if not self._has_credentials():
-            return HeadRequest(url, VERSION, self._shown)
-        if token := os.environ.get(self._cloud.token):
-            return HeadRequest(url, {**VERSION, "Authorization": f"Bearer {token}"}, self._shown, (token,))
         try:
             return HeadRequest(obstore.sign(self._store, self._cloud.method, self.key, SIGNED), {}, self._shown)
         except (BaseError, NotImplementedError, OSError, ValueError):
@@ -264,7 +284,8 @@ class CloudObjects:
         except FileNotFoundError:
             raise NoSuchFile(f"{self._shown}: there is no such object", "check bucket and key in the URL") from None
         except (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError):
-            remedy = f"give valid credentials, such as in {self._cloud.credentials[0]}"
+            given = f"give valid credentials, such as in {self._cloud.credentials[0]}"
+            remedy = given if self._own else "use another replica: it is asked without credentials"
             raise PermissionRefused(f"{self._shown}: the server refuses access", remedy) from None
         except exceptions.PreconditionError:
             raise self._changed() from None

@@ -42,6 +42,8 @@ __all__ = ["BridgeSource"]
 
 SSH = ("sftp", "ssh")
 """Schemes of SFTP, for which fsspec's own file systems accept any server's key."""
+WITHOUT = ("file", "local", "memory")
+"""Schemes that need no credentials."""
 OURS = ("coget", "replica")
 """Schemes of coget's file system for fsspec."""
 BLOCK = 4 * 1024 * 1024
@@ -130,11 +132,15 @@ class BridgeSource(Source):
     def _connect(self) -> None:
         scheme = self.url.partition("://")[0].lower()
         url = unquote(self.url) if scheme == "file" else self.url
+        if not self.options.own and scheme not in (*CLOUDS, *WITHOUT):
+            what = f"{self._shown}: {scheme}:// is read with credentials of the environment, which are not used here"
+            raise PermissionRefused(what, "use another replica")
         if "::" in url:
             raise Unsupported(f"{self._shown}: fsspec reads '::' as a chain of file systems", "use another replica")
         try:
             if scheme in CLOUDS:
-                self._cloud = self._cloud or CloudObjects(self.url, self.options.connect_seconds)
+                own = self.options.own
+                self._cloud = self._cloud or CloudObjects(self.url, self.options.connect_seconds, own=own)
                 self._files, self._path = self._cloud, self._cloud.key
             elif scheme in SSH:
                 self._files, self._path = self._sftp()

@@ -24,6 +24,7 @@ from coalloc.util.addresses import ANYWHERE, AddressClass, AddressPolicy, class_
 from coalloc.util.tcp_info import least_round_trip
 
 __all__ = [
+    "PORTS",
     "Dialer",
     "DirectDialer",
     "RelayedSocket",
@@ -39,6 +40,8 @@ __all__ = [
 
 ZONE = re.compile(r"[%\s\0]")
 """Characters that end an address: the mark of an IPv6 zone, blanks and NUL."""
+PORTS = range(1, 65536)
+"""Ports of TCP; the system takes only the lowest 16 bits of others."""
 LOOPBACK_NAMES = (
     *("localhost", "localhost.localdomain", "localhost4", "localhost6", "localhost4.localdomain4"),
     *("localhost6.localdomain6", "ip6-localhost", "ip6-loopback"),
@@ -184,6 +187,8 @@ class DirectDialer:
     async def dial(self, host: str, port: int, seconds: float, first: bytes = b"") -> socket.socket:
         where = f"{host}:{port}"
         trace.asked(where, "connect")
+        if port not in PORTS:
+            raise Unreachable(f"{where} cannot be reached: there is no such port", "check host and port")
         try:
             async with asyncio.timeout(seconds):
                 sock = await self._connect(host, port)

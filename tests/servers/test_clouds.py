@@ -179,6 +179,24 @@ async def test_a_redirect_of_the_question_for_checksums_is_not_followed(thief, m
     assert not thief.heard
 
 
+OTHERS = {
+    "AZURE_STORAGE_ENDPOINT": "https://127.0.0.1:1",
+    "AZURE_endpoint": "https://127.0.0.1:1",
+    "AZURE_STORAGE_USE_EMULATOR": "true",
+    "AZURE_USE_FABRIC_ENDPOINT": "true",
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_only_the_server_that_obstore_uses_is_asked_for_checksums(monkeypatch, name):
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", ACCOUNT)
+    if not name.endswith("FABRIC_ENDPOINT"):  # obstore asks the server, which is a real one, for a signature
+        monkeypatch.setenv("AZURE_STORAGE_TOKEN", "t0ken-of-the-tests")
+    assert "blob.core.windows.net" in clouds.CloudObjects("az://open/x", 1.0).head_request().url
+    monkeypatch.setenv(name, OTHERS[name])
+    assert clouds.CloudObjects("az://open/x", 1.0).head_request() is None
+
+
 @pytest.mark.parametrize("name", ["AZURE_STORAGE_SAS_KEY", "AZURE_STORAGE_SAS_TOKEN"])
 async def test_a_signature_in_the_environment_is_refused(thief, monkeypatch, name):
     monkeypatch.setenv(name, "sv=2021-08-06&sig=S3cretSignature%3D&se=2030-01-01")

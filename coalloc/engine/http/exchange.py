@@ -265,10 +265,10 @@ class HTTPExchange:
     async def _send_to(
         self, place: RequestTarget, method: str, headers: Mapping[str, str], content: bytes | None = None
     ) -> "httpx.Response":
-        client = self.clients.client(place)
         self._asked_last = origin_of(place.url)
         presented = await self._presenter.headers(self._asked_last)
         with self.border():
+            client = self.clients.client(place)
             request = client.build_request(method, place.url, headers={**headers, **presented}, content=content)
             self._log_asked(str(place.url), method, headers)
             answer = await client.send(request, stream=True)

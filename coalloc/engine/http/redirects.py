@@ -7,6 +7,7 @@ from coalloc.engine.http.responses import Answer, origin_of, server_address
 from coalloc.errors import PermissionRefused, Unsupported
 from coalloc.safe_text import redact
 from coalloc.util.addresses import AddressPolicy
+from coalloc.util.dialer import PORTS
 
 if TYPE_CHECKING:
     import httpx
@@ -46,7 +47,7 @@ def target_of(answer: "httpx.Response", place: RequestTarget, shown: str, *, vou
     :raises httpx.InvalidURL: when it is not a URL
     """
     old, url = place.url, place.url.join(answer.headers["location"]).copy_with(userinfo=b"")
-    if url.scheme not in ("http", "https") or not url.host:
+    if url.scheme not in ("http", "https") or not url.host or (url.port is not None and url.port not in PORTS):
         raise Unsupported(f"{shown}: invalid redirect to {redact(str(url))}", "use another replica")
     if old.scheme == "https" and url.scheme == "http" and not vouched:
         raise PermissionRefused(

@@ -50,6 +50,8 @@ def client(
     reached: Reached,
     spare: Spare = lambda: None,
     secrets: ClientSecrets | None = None,
+    *,
+    direct: bool = False,
 ) -> httpx.AsyncClient:
     """Return a client for the server of a URL, over the environment's proxy, if any. It follows no redirects.
 
@@ -59,9 +61,12 @@ def client(
     :param seconds: time limit for each connection, TLS included
     :param spare: function that returns the socket of an existing connection to this server, None if there is none
     :param secrets: None for no certificate, and cookies of this client alone
+    :param direct: whether the proxy is not used
     :raises PermissionRefused: when the policy does not allow the host, or the certificate cannot be used
+    :raises Unsupported: when the proxy cannot be used
     """
-    target, proxy = httpx.URL(url), _proxy(httpx.URL(url))
+    target = httpx.URL(url)
+    proxy = None if direct else _proxy(target)
     if proxy:
         refuse_numeric(target.raw_host.decode(), target.port or 0, dialer.policy)
         dialer = dialer.under(ANYWHERE)  # the user named the proxy
@@ -83,11 +88,19 @@ def proxied(url: str) -> bool:
 
 def _proxy(url: httpx.URL) -> httpcore.Proxy | None:
     proxies = getproxies()
-    named = proxies.get(url.scheme) or proxies.get("all")
+    variable = url.scheme if proxies.get(url.scheme) else "all"
+    named = proxies.get(variable)
     if not named or proxy_bypass(url.host):
         return None
-    proxy = httpx.Proxy(named if "://" in named else f"http://{named}")
-    return httpcore.Proxy(str(proxy.url), auth=proxy.raw_auth)
+    try:
+        given = httpx.Proxy(named if "://" in named else f"http://{named}")
+        proxy = httpcore.Proxy(str(given.url), auth=given.raw_auth)
+    except (httpx.InvalidURL, ValueError):  # their text may show a part of the password
+        proxy = None
+    if proxy and proxy.url.host and proxy.url.scheme in (b"http", b"https"):  # SOCKS would need one more package
+        return proxy
+    what = f"the proxy in {variable}_proxy cannot be used: it must be an HTTP proxy"
+    raise Unsupported(what, "give http://HOST:PORT, with %-encoded user and password, or name the server in no_proxy")
 
 
 class _Transport(httpx.AsyncBaseTransport):

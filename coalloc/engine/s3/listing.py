@@ -142,8 +142,7 @@ class S3Lister(Lister):
         policy = self._options.dialer.policy
         if not policy.anywhere:
             raise AddressRefused(f"{shown}: such a URL must come from the user, not from a server", policy.remedy)
-        own = self._options.credentials is None or self._options.credentials.own
-        account = await S3Account.find(directory._replace(key=""), own)
+        account = await S3Account.find(directory._replace(key=""), self._options.own)
         seen, tokens, token, fruitless = set[str](), set[str](), None, 0
         while True:
             await account.renew()

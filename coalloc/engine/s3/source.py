@@ -48,8 +48,7 @@ class S3Source(HTTPSource):
         policy = self.options.dialer.policy
         if not policy.anywhere:
             raise AddressRefused(f"{self._shown}: such a URL must come from the user, not from a server", policy.remedy)
-        own = self.options.credentials is None or self.options.credentials.own
-        account = self._known.account = self._known.account or await S3Account.find(self._object, own)
+        account = self._known.account = self._known.account or await S3Account.find(self._object, self.options.own)
         await account.renew()
         try:
             return await self._open_at(account)

@@ -43,6 +43,16 @@ def answering(body):
     return raw_server(serve)
 
 
+@pytest.mark.parametrize(
+    "proxy", ["socks5h://ann:secretpw@127.0.0.1:1", "socks4://ann:secretpw@127.0.0.1:1", "http://ann:secretpw/x@p"]
+)
+async def test_a_proxy_that_cannot_be_used_is_reported_without_its_value(monkeypatch, proxy):
+    monkeypatch.setenv("https_proxy", proxy)
+    with pytest.raises(NothingToFetchFrom, match="a proxy in the environment cannot be used") as caught:
+        await BrokerTasks(BrokerAccess("https://broker.invalid", None, None)).collections()
+    assert "secretpw" not in caught.value.message + caught.value.remedy
+
+
 async def refused(body, ask):
     async with answering(body) as port:
         with pytest.raises(CoallocError) as caught:

@@ -7,10 +7,12 @@ import socket
 import ssl
 from contextlib import asynccontextmanager, closing
 
+import httpx
 import pytest
 
-from coalloc.credentials import Credentials, known
+from coalloc.credentials import Credentials, Presenter, known
 from coalloc.engine.http import HTTPSource
+from coalloc.engine.http.responses import origin_of
 from coalloc.errors import PermissionRefused, SourceError
 from coalloc.model.replicas import Origin
 from coalloc.resolve import http_documents
@@ -108,6 +110,20 @@ async def test_a_thief_to_which_a_server_redirects_gets_nothing(trusted, kinds, 
     assert thief.heard
     assert not any(secret in request for request in thief.heard for secret in SECRETS)
     assert thief.clients == []
+
+
+@pytest.mark.parametrize("host", ["b\u00fccher.example", "B\u00dcCHER.example", "xn--bcher-kva.example"])
+@pytest.mark.parametrize("written", ["b\u00fccher.example", "xn--bcher-kva.example"])
+async def test_a_host_gets_its_credentials_in_any_spelling(home, write, host, written):
+    """Certificates are chosen by the same rules."""
+    sent = origin_of(httpx.URL(f"https://{host}/x"))
+    url = f"https://{host}/x"
+    assert await Presenter(url, Credentials({"X-Key": "k3y"})).headers(sent) == {"X-Key": "k3y"}
+    assert "Authorization" in await Presenter(f"https://ann:hush1234@{host}/x", None).headers(sent)
+    write(".netrc", f"machine \u2603\u2603. login no password no machine {written} login ann password hush1234")
+    assert await Presenter(url, Credentials()).headers(sent) == {"Authorization": f"Basic {SECRETS[-1]}"}
+    write(".config/coget/tokens.toml", f'[hosts."{written}"]\nheaders = ["X-Key: k3y-of-header"]\n')
+    assert (await Presenter(url, Credentials()).headers(sent))["X-Key"] == SECRETS[3]
 
 
 @pytest.mark.parametrize("kind", ["token", "login"])
@@ -334,6 +350,32 @@ async def test_a_server_cannot_fill_the_memory_with_cookies(trusted):
         assert await fetched(f"{server.url}/x", own) == CONTENT
     assert [len(jar) for jar in own.jars.values()] == [50]
     assert not any("long=" in request for request in server.heard)
+
+
+async def test_a_server_cannot_fill_the_memory_with_paths_of_one_cookie(trusted):
+    serve, paths = ranges(CONTENT), itertools.count()
+
+    def reply(heard):
+        hop = int(heard.path.strip("/x") or 0)
+        cookies = [f"a=b; Path=/{next(paths)}" for _ in range(20)]
+        if hop == 8:
+            cookies = [
+                "a=new; Path=/0",
+                "long=v; Path=/" + "y" * 5000,
+                *["other=v; Domain=other.example"] * 48,
+                "late=v",
+            ]
+        return redirect(f"/x{hop + 1}", Set_Cookie="\r\nSet-Cookie: ".join(cookies)) if hop < 9 else serve(heard)
+
+    own = Credentials()
+    async with web_server(reply, trusted) as server:
+        assert await fetched(f"{server.url}/x", own) == CONTENT
+        again = Credentials()
+        assert await fetched(f"{server.url}/x8", again) == CONTENT
+    (full,), (last,) = own.jars.values(), again.jars.values()
+    assert len(full) == 50
+    assert [cookie.value for cookie in full if cookie.path == "/0"] == ["new"]
+    assert [(cookie.name, cookie.path) for cookie in last] == [("a", "/0")], "only the first 50 of an answer are read"
 
 
 async def test_a_certificate_is_shown_to_a_server_that_asks(trusted, monkeypatch, alice, alice_proxy, write, tmp_path):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from coalloc.engine.clouds import CLOUDS
 from coalloc.plugins.classads import AdError, read_ads, write_ad
 from coalloc.plugins.condor import VERSION
 from tests.support.coget import patient
@@ -18,6 +19,7 @@ from tests.support.listening import reserved
 from tests.support.nginx import Nginx
 from tests.support.scripted import raw_server
 from tests.support.waiting import PATIENCE
+from tests.support.web import ranges, web_server
 
 PLUGIN = [sys.executable, "-c", "from coalloc.plugins.condor import main; main()"]
 
@@ -184,6 +186,37 @@ def test_nothing_is_read_or_written_below_the_home_directory(web, scratch, tmp_p
     assert status == 0
     assert [path.name for path in home.rglob("*")] == [".config", "coget", "config.toml"]
     assert held(scratch) == ["x"]
+
+
+DAEMON = {
+    "gs": {"GOOGLE_BEARER_TOKEN": "daem0ns-token"},
+    "az": {"AZURE_STORAGE_TOKEN": "daem0ns-token", "AZURE_STORAGE_ACCOUNT_NAME": "account"},
+}
+
+
+@pytest.mark.parametrize("scheme", DAEMON)
+async def test_the_daemon_s_cloud_credentials_are_not_the_job_s(scratch, scheme):
+    pytest.importorskip("obstore")
+    serve = ranges(b"content")
+
+    def reply(heard):
+        return serve(heard).replace(b"ETag", b"Last-Modified: Fri, 27 Feb 2026 10:00:00 GMT\r\nETag", 1)
+
+    async with web_server(reply) as server:
+        environment = {**DAEMON[scheme], CLOUDS[scheme].endpoint: server.url}
+        status, results = await asyncio.to_thread(call, scratch, {"x": f"coget://{scheme}://private/x"}, **environment)
+    assert (status, (scratch / "x").read_bytes()) == (0, b"content"), results
+    assert server.all("Authorization") == [None] * len(server.heard)
+    assert not any("daem0ns" in request for request in server.heard)
+
+
+@pytest.mark.parametrize("scheme", ["sftp", "github"])
+def test_libraries_with_credentials_of_their_own_are_not_called(scratch, scheme):
+    with reserved("127.0.0.1") as closed:
+        url = f"{scheme}://127.0.0.1:{closed.getsockname()[1]}/x"
+        status, results = call(scratch, {"x": f"coget://{url}"})
+    assert status == 1
+    assert "credentials of the environment" in results["x"]["transfererror"]
 
 
 @pytest.mark.parametrize("words", [[], ["-infile", "/none"], ["x", "y"]])

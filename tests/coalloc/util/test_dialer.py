@@ -46,6 +46,12 @@ async def test_no_such_host(host):
         await DirectDialer().dial(host, 21, 5)
 
 
+@pytest.mark.parametrize("port", [0, 65536 + 22, 1 << 70])
+async def test_no_such_port(port):
+    with pytest.raises(Unreachable, match="no such port"):
+        await DirectDialer().dial("127.0.0.1", port, 1.0)
+
+
 async def test_no_answer():
     """A listener whose queue is full drops connections, as a firewall does."""
     with socket.create_server(("127.0.0.1", 0), backlog=0) as listener:

@@ -69,6 +69,15 @@ async def test_an_invalid_document_is_refused(body):
             await document(f"http://127.0.0.1:{port}/")
 
 
+@pytest.mark.parametrize("variable", ["http_proxy", "all_proxy"])
+async def test_a_proxy_never_sees_what_is_sent_to_this_machine(variable, monkeypatch):
+    """The proxy would see tokens and the client's secret, and could answer with keys of its own."""
+    async with answering(b'{"from": "proxy"}') as proxy, answering(b'{"from": "provider"}') as port:
+        monkeypatch.setenv(variable, f"http://127.0.0.1:{proxy}")
+        for host in ("127.0.0.1", "localhost"):
+            assert await document(f"http://{host}:{port}/keys") == {"from": "provider"}
+
+
 def encoded(part):
     return base64.urlsafe_b64encode(part.encode()).decode().rstrip("=")
 

@@ -257,6 +257,25 @@ async def test_a_proxy_from_the_environment(start_nginx, content, monkeypatch):
         assert {port for _, port in dialer.dialled} == {server.port}
 
 
+UNUSABLE = {
+    "socks5h": ("all_proxy", "socks5h://ann:secretpw@127.0.0.1:1"),
+    "socks4": ("all_proxy", "socks4://ann:secretpw@127.0.0.1:1"),
+    "not encoded": ("https_proxy", "http://ann:secretpw/x@proxy.invalid"),
+    "no port": ("http_proxy", "http://ann:secretpw@127.0.0.1:65537"),
+    "no host": ("http_proxy", "http://"),
+}
+
+
+@pytest.mark.parametrize("which", UNUSABLE)
+async def test_a_proxy_that_cannot_be_used_is_named_without_its_value(monkeypatch, which):
+    variable, value = UNUSABLE[which]
+    monkeypatch.setenv(variable, value)
+    error = await failure(HTTPSource(f"http{'s' * (variable == 'https_proxy')}://127.0.0.1:1/x", options()))
+    assert type(error) is Unsupported
+    assert f"the proxy in {variable} cannot be used" in error.message
+    assert "secretpw" not in error.message + error.remedy
+
+
 @asynccontextmanager
 async def saying(*answers):
     """The URL of a server that gives the next of these answers on each connection, then hangs up."""

@@ -102,11 +102,21 @@ async def test_no_redirect_leads_to_link_local_addresses(place, status):
 
 
 @pytest.mark.parametrize(
-    "place", ["ftp://127.0.0.1/x", "file:///etc/passwd", "gopher://x/", "http:///x", "http://[::1/"]
+    "place",
+    ["ftp://127.0.0.1/x", "file:///etc/passwd", "gopher://x/", "http:///x", "http://[::1/", "http://127.0.0.1:0/"],
 )
 async def test_a_redirect_that_leads_nowhere(place):
     async with answering(leads_to(place)) as server:
         assert type(await failure(f"{server.url}/file")) is Unsupported
+
+
+async def test_a_redirect_to_a_port_that_does_not_exist():
+    """The system would connect to the port's lowest 16 bits."""
+    async with answering(has_file) as other:
+        host, _, port = other.url.rpartition(":")
+        async with answering(leads_to(f"{host}:{int(port) + 65536}/file")) as server:
+            assert type(await failure(f"{server.url}/file")) is Unsupported
+    assert other == []
 
 
 @pytest.mark.parametrize(
