@@ -96,7 +96,8 @@ class Notices:
 
     async def keep_sending(self) -> None:
         """Send notices of finished tasks until cancelled."""
-        async with httpx.AsyncClient(timeout=SECONDS) as client:
+        # a notice to this machine, which alone may lack TLS, must not go to a proxy
+        async with httpx.AsyncClient(timeout=SECONDS, trust_env=self._hook.url.startswith("https:")) as client:
             while True:
                 try:
                     await self._send_due(client)
