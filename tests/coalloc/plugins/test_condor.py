@@ -104,6 +104,7 @@ def test_each_failure_names_its_server_and_stage_and_spares_the_others(web, scra
             "missing": web[0].url("missing"),
             "secret": locked.url("x"),
             "malformed": "coget://https://:0/",
+            "bracket": "coget://http://[bad/y",
             "nowhere": "http://unknown.invalid/x",
             "dead": f"http://127.0.0.1:{closed.getsockname()[1]}/x",
         }
@@ -120,6 +121,7 @@ def test_each_failure_names_its_server_and_stage_and_spares_the_others(web, scra
         "missing": ("Specification", f"127.0.0.1:{web[0].port}"),
         "secret": ("Authorization", f"127.0.0.1:{locked.port}"),
         "malformed": ("Parameter", None),
+        "bracket": ("Parameter", None),
         "nowhere": ("Resolution", None),
         "dead": ("Contact", f"127.0.0.1:{closed_port(files['dead'])}"),
     }
@@ -128,6 +130,7 @@ def test_each_failure_names_its_server_and_stage_and_spares_the_others(web, scra
         "missing": [-1],
         "secret": [-1],
         "malformed": [-1],
+        "bracket": [-1],
         "nowhere": [-1],
         "dead": [0, 0, 0],
     }
