@@ -147,6 +147,7 @@ class FileTransfer:
             self._sources,
             output=target,
             overwrite=True,
+            one_file=True,
             credentials=api.Credentials(own=False),  # those of the environment are the daemon's
         )
         while not self.report and not last:

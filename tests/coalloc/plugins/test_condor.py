@@ -97,6 +97,8 @@ def test_all_files_of_a_call_come_from_all_their_servers(web, scratch):
 
 def test_each_failure_names_its_server_and_stage_and_spares_the_others(web, scratch, start_gridftp, tmp_path):
     content = random_file(web[0].root / "good", 1000)
+    entries = "".join(f'<file name="{name}"><url>{web[0].url("good")}</url></file>' for name in ("a", "b"))
+    (web[0].root / "two.meta4").write_text(f'<metalink xmlns="urn:ietf:params:xml:ns:metalink">{entries}</metalink>')
     locked = start_gridftp(tmp_path / "locked", anonymous=False)
     with reserved("127.0.0.1") as closed:
         files = {
@@ -105,6 +107,7 @@ def test_each_failure_names_its_server_and_stage_and_spares_the_others(web, scra
             "secret": locked.url("x"),
             "malformed": "coget://https://:0/",
             "bracket": "coget://http://[bad/y",
+            "several": f"coget://{web[0].url('two.meta4')}",
             "nowhere": "http://unknown.invalid/x",
             "dead": f"http://127.0.0.1:{closed.getsockname()[1]}/x",
         }
@@ -122,6 +125,7 @@ def test_each_failure_names_its_server_and_stage_and_spares_the_others(web, scra
         "secret": ("Authorization", f"127.0.0.1:{locked.port}"),
         "malformed": ("Parameter", None),
         "bracket": ("Parameter", None),
+        "several": ("Parameter", None),
         "nowhere": ("Resolution", None),
         "dead": ("Contact", f"127.0.0.1:{closed_port(files['dead'])}"),
     }
@@ -131,6 +135,7 @@ def test_each_failure_names_its_server_and_stage_and_spares_the_others(web, scra
         "secret": [-1],
         "malformed": [-1],
         "bracket": [-1],
+        "several": [-1],
         "nowhere": [-1],
         "dead": [0, 0, 0],
     }
