@@ -2,6 +2,7 @@
 
 import codecs
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from urllib.parse import unquote, urlsplit
 
 from coalloc.engine.base import EngineOptions
 from coalloc.engine.http.exchange import HTTPExchange
@@ -11,6 +12,7 @@ from coalloc.engine.http.responses import Answer
 from coalloc.engine.lister import Lister
 from coalloc.errors import LimitExceeded, NotDirectory, Unsupported
 from coalloc.model.listings import Entry
+from coalloc.safe_text import redact
 from coalloc.util.listing_limits import MOST_LISTED
 
 __all__ = ["HTTPLister"]
@@ -34,15 +36,23 @@ class HTTPLister(Lister):
                 answering = server.answer("GET", {"Accept": "text/html"})
                 answer = await answering.__aenter__()
             try:
-                page, begun, last = IndexPage(_address(server, answer, url)), False, ""
+                address = _address(server, answer, url)
+                page, begun, last, empty = IndexPage(address), False, "", True
                 async for text in _texts(server, answer):
                     page.feed_text(text)
                     begun, last = begun or "<html" in text.lower(), (last + text)[-TAIL:]
                     if entries := page.take():
+                        empty = False
                         yield entries
                 if begun and "</html" not in last.lower() and not _has_known_end(answer):
                     raise Unsupported("its listing ended too early", "try again")
-                yield page.end()
+                entries = page.end()
+                if empty and not entries and _leads_elsewhere(url, address):
+                    raise Unsupported(
+                        f"it leads to {redact(address)}, which names no file",
+                        "if it is a login page, give coget credentials for the server",
+                    )
+                yield entries
             except (LimitExceeded, Unsupported) as error:
                 raise type(error)(f"{server.shown}: {error.message}", error.remedy) from None
             finally:
@@ -67,6 +77,20 @@ def _address(server: HTTPExchange, answer: Answer, url: str) -> str:
     if answer.headers.get("content-encoding", "identity") != "identity":
         raise Unsupported(f"{server.shown}: the server sends the listing encoded", "give the files one by one")
     return url if isinstance(answer, PlainAnswer) else str(answer.url)
+
+
+def _leads_elsewhere(url: str, address: str) -> bool:
+    """Return whether a redirect led to a directory of another name, or to a query, as login pages are.
+
+    >>> [_leads_elsewhere("http://a/d/", each) for each in ("https://b:1/c/%64/", "http://a/login/", "http://a/d/?login")]
+    [False, True, True]
+    """
+    wanted, found = (urlsplit(each) for each in (url, address))
+    return wanted.query != found.query or _last_part(wanted.path) != _last_part(found.path)
+
+
+def _last_part(path: str) -> str:
+    return unquote(path).rstrip("/").rpartition("/")[2]
 
 
 def _has_known_end(answer: Answer) -> bool:
