@@ -49,6 +49,20 @@ async def test_ranges_by_restart(habits):
             assert await source.checksum("md5", 0, 5) is None
 
 
+async def test_size_and_version_of_a_symbolic_link_are_those_of_its_file():
+    """The replies of ProFTPD 1.3.8, whose MLST describes the link itself."""
+    facts = "modify=20261127181259;perm=adfr;size=8;type=file;unique=FE00U9EE2FC;UNIX.mode=0777;"
+    answers = {
+        "FEAT": b"211-Features:\r\n MLST modify*;size*;type*;\r\n REST STREAM\r\n SIZE\r\n211 End\r\n",
+        "MLST": f"250-Start of list for /file\r\n {facts} /file\r\n250 End of list\r\n".encode(),
+        "SIZE": b"213 11\r\n",
+        "MDTM": b"213 20261127190000\r\n",
+    }
+    async with ftp_server(**answers) as url, opened(GridFTPSource(url, options())) as source:
+        stat = await source.open()
+        assert (stat.size, stat.validator) == (11, "20261127190000")
+
+
 @pytest.mark.parametrize("epsv", [True, False])
 @pytest.mark.parametrize("named", ["127.0.0.9", "10.0.0.5", "192.0.2.7"])
 async def test_a_server_behind_address_translation_is_reached_at_its_own_address(named, epsv):
