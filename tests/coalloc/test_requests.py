@@ -1,13 +1,17 @@
 """The Python API: a request takes what a user would write."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
 from coalloc import api
-from coalloc.errors import CoallocError, UsageError
+from coalloc.errors import CoallocError, FilesFailed, UsageError
 from tests.support.fetching import random_file
 from tests.support.gridftp import GridFTPServer
+from tests.support.scripted import raw_server
+from tests.support.waiting import PATIENCE
+from tests.support.web import answer
 
 
 @pytest.fixture
@@ -53,6 +57,43 @@ async def test_a_path_is_of_a_file_even_if_it_looks_like_another_name(name):
     with pytest.raises(CoallocError) as caught:
         await api.download(api.Request(Path(name)))
     assert f"./{name}" in caught.value.message
+
+
+@pytest.fixture
+async def dripping():
+    """The URL of a server of files called x and a page /good/ that names one; all else arrives a byte now and then."""
+
+    async def serve(reader, writer):
+        while path := (await reader.readuntil(b"\r\n\r\n")).split()[1].decode():
+            if path.endswith(("/x", "/good/")):
+                writer.write(
+                    answer("200 OK", b"<a href=x>" if path == "/good/" else b"content", Content_Type="text/html")
+                )
+                continue
+            writer.write(answer("200 OK", b"<html>", Content_Type="text/html", Content_Length=1_000_000))
+            while True:
+                await asyncio.sleep(0.02)
+                writer.write(b" ")
+                await writer.drain()
+
+    async with raw_server(serve) as port:
+        yield f"http://127.0.0.1:{port}"
+
+
+async def test_a_metalink_that_drips_does_not_stop_the_other_lines(dripping, tmp_path, monkeypatch):
+    monkeypatch.setattr("coalloc.resolve.DOCUMENT_SECONDS", 0.2)
+    listed, ended = api.read_list([f"{dripping}/x", f"{dripping}/slow.meta4"]), []
+    with pytest.raises(FilesFailed):
+        async with asyncio.timeout(PATIENCE):
+            await api.download_list(api.Request((), output=tmp_path), listed, ended.append)
+    assert {each.name: each.error and each.error.code for each in ended} == {"line 2": "stalled", "x": None}
+
+
+async def test_a_listing_that_drips_does_not_stop_the_other_copy(dripping, tmp_path, monkeypatch):
+    monkeypatch.setattr("coalloc.engine.http.lister.LIST_SECONDS", 0.2)
+    async with asyncio.timeout(PATIENCE):
+        await api.download_directory(api.Request((f"{dripping}/slow/", f"{dripping}/good/"), output=tmp_path), print)
+    assert (tmp_path / "x").read_bytes() == b"content"
 
 
 async def test_a_list_makes_the_directory_that_a_string_names(servers, tmp_path, monkeypatch):

@@ -1,5 +1,6 @@
 """Directories at a web server that makes a page of each: `index_page` parses it."""
 
+import asyncio
 import codecs
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from urllib.parse import unquote, urlsplit
@@ -10,10 +11,10 @@ from coalloc.engine.http.index_page import IndexPage
 from coalloc.engine.http.plain import PlainAnswer
 from coalloc.engine.http.responses import Answer
 from coalloc.engine.lister import Lister
-from coalloc.errors import LimitExceeded, NotDirectory, Unsupported
+from coalloc.errors import LimitExceeded, NotDirectory, Stalled, Unsupported
 from coalloc.model.listings import Entry
 from coalloc.safe_text import redact
-from coalloc.util.listing_limits import MOST_LISTED
+from coalloc.util.listing_limits import LIST_SECONDS, MOST_LISTED
 
 __all__ = ["HTTPLister"]
 
@@ -101,13 +102,16 @@ def _has_known_end(answer: Answer) -> bool:
 async def _texts(server: HTTPExchange, answer: Answer) -> AsyncIterator[str]:
     """Yield the text of a page as it arrives."""
     decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
-    pieces, length = answer.aiter_raw(), 0
+    clock, pieces, length = asyncio.get_running_loop().time, answer.aiter_raw(), 0
+    end = clock() + LIST_SECONDS
     while True:
         async with server.timely(SECONDS):
             with server.border():
                 piece = await anext(pieces, b"")
         if not piece:
             return
+        if clock() > end:
+            raise Stalled(f"{server.shown}: the listing takes more than {LIST_SECONDS:g} s", "try again later")
         length += len(piece)
         if length > MOST_LISTED:
             raise LimitExceeded(f"its listing has more than {MOST_LISTED} bytes", "give the files one by one")
