@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from coalloc import api
-from coalloc.errors import CoallocError, FilesFailed, UsageError
+from coalloc.errors import CoallocError, FilesFailed, TooMuch, UsageError
 from tests.support.fetching import random_file
 from tests.support.gridftp import GridFTPServer
 from tests.support.scripted import raw_server
@@ -20,6 +20,12 @@ def servers(start_gridftp, tmp_path) -> list[GridFTPServer]:
     for seed, name in enumerate(("x.root", "y.root")):
         random_file(made[0].root / name, 300_000, seed)
     return made
+
+
+def metalink_of(*urls: str) -> str:
+    """Return a Metalink of several files, by their URLs."""
+    entries = (f'<file name="{url.rpartition("/")[2]}"><url>{url}</url></file>' for url in urls)
+    return f'<metalink xmlns="urn:ietf:params:xml:ns:metalink">{"".join(entries)}</metalink>'
 
 
 @pytest.mark.parametrize(
@@ -43,8 +49,7 @@ async def test_a_metalink_may_be_a_path(servers, tmp_path, several):
 
 async def test_several_files_are_refused_before_the_first_byte_if_one_is_wanted(servers, tmp_path):
     document = tmp_path / "both.meta4"
-    entries = (f'<file name="{name}"><url>{servers[0].url(name)}</url></file>' for name in ("x.root", "y.root"))
-    document.write_text(f'<metalink xmlns="urn:ietf:params:xml:ns:metalink">{"".join(entries)}</metalink>')
+    document.write_text(metalink_of(servers[0].url("x.root"), servers[0].url("y.root")))
     with pytest.raises(UsageError, match="names 2 files"):
         await api.download(api.Request(document, output=tmp_path / "here", one_file=True))
     assert not (tmp_path / "here").exists()
@@ -57,6 +62,15 @@ async def test_a_path_is_of_a_file_even_if_it_looks_like_another_name(name):
     with pytest.raises(CoallocError) as caught:
         await api.download(api.Request(Path(name)))
     assert f"./{name}" in caught.value.message
+
+
+async def test_the_files_of_all_metalinks_of_a_list_are_counted_together(tmp_path, monkeypatch):
+    monkeypatch.setattr("coalloc.api.batches.MOST_BELOW", 3)
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.meta4").write_text(metalink_of(*(f"http://192.0.2.1/{name}{i}" for i in range(2))))
+    listed = api.read_list([str(tmp_path / "a.meta4"), str(tmp_path / "b.meta4")])
+    with pytest.raises(TooMuch, match="more than 3 files"):
+        await api.download_list(api.Request((), output=tmp_path / "out"), listed, print)
 
 
 @pytest.fixture
