@@ -7,6 +7,7 @@ import socket
 
 import pytest
 
+from coalloc.api import storage
 from coalloc.engine.gridftp import GridFTPSource
 from coalloc.engine.span import Span
 from coalloc.errors import (
@@ -61,6 +62,9 @@ async def test_size_and_version_of_a_symbolic_link_are_those_of_its_file():
     async with ftp_server(**answers) as url, opened(GridFTPSource(url, options())) as source:
         stat = await source.open()
         assert (stat.size, stat.validator) == (11, "20261127190000")
+    async with ftp_server(**answers) as url, await storage(url) as store:
+        stat = await store.state("/file")
+        assert (stat.size, stat.validator) == (11, "1795806000")
 
 
 @pytest.mark.parametrize("epsv", [True, False])
