@@ -79,7 +79,9 @@ async def files_below(lister: Lister, url: str) -> FoundTree:
             errors[folder or "./"] = error
         for entry in seen:
             if entry.kind == "other":
-                errors[f"{folder}{entry.name}"] = Unsupported("it is neither file nor directory", "remove it there")
+                errors[f"{folder}{entry.name}"] = Unsupported(
+                    "it is neither file nor directory", "remove it at the server"
+                )
         listed[folder] = FolderListing(hash(frozenset(seen)), any(entry.kind in ("file", "link") for entry in seen))
         if loop := next(_loops(folder, listed), None):
             loops[loop] = None
