@@ -13,7 +13,7 @@ from coalloc.download.request import Request, named_files
 from coalloc.download.small_files import SmallFiles
 from coalloc.engine import open_lister
 from coalloc.engine.http.dav_urls import web_url
-from coalloc.errors import CoallocError, FilesFailed, NothingToFetchFrom, SourceError, UsageError
+from coalloc.errors import CoallocError, FilesFailed, NothingToFetchFrom, SourceError, TooMuch, UsageError
 from coalloc.history.fetched import FetchedFiles, FetchedGroup
 from coalloc.history.grouped import GroupedHistory
 from coalloc.model.progress import Snapshot
@@ -30,6 +30,7 @@ from coalloc.safe_text import redact
 from coalloc.util.addresses import policy_of
 from coalloc.util.concurrency import gather
 from coalloc.util.disk import in_thread
+from coalloc.util.listing_limits import MOST_BELOW
 
 if TYPE_CHECKING:
     from coalloc.broker_client import Broker
@@ -204,7 +205,10 @@ async def _fetch(
 
 
 async def _looked_up(request: Request, listed: Sequence[file_list.ListedFile], origin: Origin) -> Found:
-    """Return the files of a list; Metalinks are read, and the broker is asked about datasets."""
+    """Return the files of a list; Metalinks are read, and the broker is asked about datasets.
+
+    :raises TooMuch: if these are too many files in all
+    """
     found = Found([], {})
     others = []
     for each in listed:
@@ -223,6 +227,8 @@ async def _looked_up(request: Request, listed: Sequence[file_list.ListedFile], o
                 found.files.extend(await _named(request, each, origin, broker))
             except CoallocError as error:
                 found.errors[f"line {each.line}"] = error
+            if len(found.files) > MOST_BELOW:
+                raise TooMuch(f"the list has more than {MOST_BELOW} files, with those of Metalinks", "give it in parts")
 
     await gather(*(look_up() for _ in range(min(AT_ONCE, len(others)))))
     return found

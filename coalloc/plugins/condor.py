@@ -78,15 +78,18 @@ def _leave_home() -> None:
 def _transfer(text: str, results: TextIO, *, upload: bool) -> int:
     """Transfer the files of these ads; write one ad for each as soon as it is known. Return the exit status."""
     import asyncio
+    from collections import defaultdict
 
     from coalloc.plugins.classads import read_ads, write_ad
 
     wanted = read_ads(text)
     places = asyncio.Semaphore(MOST_AT_ONCE)
+    turns: defaultdict[Path, asyncio.Lock] = defaultdict(asyncio.Lock)  # ads of one file follow each other
 
     async def one(ad: "Mapping[str, Value]") -> bool:
-        async with places:
-            transfer = FileTransfer(str(ad.get("url") or ""), str(ad.get("localfilename") or ""), upload=upload)
+        name = str(ad.get("localfilename") or "")
+        async with turns[Path(name)], places:
+            transfer = FileTransfer(str(ad.get("url") or ""), name, upload=upload)
             await transfer.run()
             print(write_ad(transfer.ad), file=results, flush=True)
             return transfer.report is not None
@@ -135,13 +138,16 @@ class FileTransfer:
 
         from coalloc import api
         from coalloc.errors import CoallocError, DiskFull
+        from coalloc.partial_file import clear_left
         from coalloc.schedule.pauses import pause_seconds
+        from coalloc.util.partial_names import data_folder
 
         target, last = Path(self._name), False
         request = api.Request(
             self._sources,
             output=target,
             overwrite=True,
+            one_file=True,
             credentials=api.Credentials(own=False),  # those of the environment are the daemon's
         )
         while not self.report and not last:
@@ -153,7 +159,7 @@ class FileTransfer:
                 self._failed(error, results.unfinished)
                 last = not error.transient or self._tries == TRIES
                 if last and not isinstance(error, DiskFull):  # HTCondor looks at what fills the disk
-                    api.discard(target)
+                    clear_left(target, None, data_folder(target.name))  # not if another process fetches it
                 if not last:
                     await asyncio.sleep(pause_seconds(self._tries, None, Random()))
 

@@ -68,13 +68,13 @@ def _stage(error: CoallocError) -> Stage:
 
 
 def _ad(error: CoallocError, stage: Stage, url: str, why: str, version: str) -> dict[str, Value]:
-    server = urlsplit(redact(url)).netloc or redact(url)
+    server, name = _server(url)
     ad: dict[str, Value] = {"ErrorType": stage.name, "ErrorCode": error.status, "ErrorString": " ".join(why.split())}
     match stage.name:
         case "Parameter":
             ad |= {"PluginVersion": version, "PluginLaunched": True}
         case "Resolution":
-            ad |= {"FailedName": urlsplit(url).hostname or server}
+            ad |= {"FailedName": name}
         case _:
             ad |= {"FailedServer": server}
     if stage.failure:
@@ -82,3 +82,17 @@ def _ad(error: CoallocError, stage: Stage, url: str, why: str, version: str) -> 
     if stage.name == "Authorization":
         ad["ShouldRefresh"] = False
     return {**ad, "Retryable": 0 if error.transient else -1, "DeveloperData": {"Code": error.code, "Url": redact(url)}}
+
+
+def _server(url: str) -> tuple[str, str]:
+    """Return the host with its port, and the host, of a URL; the URL itself if it has none or is malformed.
+
+    >>> _server("http://token@a:80/x"), _server("scope:x"), _server("http://[a/x?key")
+    (('a:80', 'a'), ('scope:x', 'scope:x'), ('http://[a/x?...', 'http://[a/x?...'))
+    """
+    shown = redact(url)
+    try:
+        parts = urlsplit(shown)
+    except ValueError:
+        return shown, shown
+    return parts.netloc or shown, parts.hostname or shown

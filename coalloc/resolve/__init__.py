@@ -3,6 +3,7 @@
 The engines find sizes later, during the download.
 """
 
+import asyncio
 import os
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
@@ -11,7 +12,7 @@ from urllib.parse import urlsplit
 
 from coalloc.credentials import Credentials
 from coalloc.engine.first_answers import FirstAnswers
-from coalloc.errors import CoallocError, UsageError
+from coalloc.errors import CoallocError, Stalled, UsageError
 from coalloc.model.forecasts import FoundReplicas
 from coalloc.model.replicas import DATASET, Origin, ReplicaSet
 from coalloc.resolve.catalogue_names import is_catalogued, refuse_several
@@ -36,6 +37,8 @@ Fetch = Callable[[str, int], Awaitable[tuple[bytes, str | None]]]
 It raises UsageError if the document is longer than `limit` bytes.
 """
 
+DOCUMENT_SECONDS = 600.0
+"""Maximum seconds for a Metalink to arrive."""
 METALINKS = (".meta4", ".metalink")
 """Suffixes of Metalink URLs."""
 
@@ -175,7 +178,12 @@ async def _files(
             f"{redact(documents[0])} was given with other sources, but a Metalink must be the only one",
             "give one Metalink, or only replica URLs of one file",
         )
-    return await _read(sources[0], fetch_document, dialers, credentials)
+    try:
+        async with asyncio.timeout(DOCUMENT_SECONDS):
+            return await _read(sources[0], fetch_document, dialers, credentials)
+    except TimeoutError:
+        what = f"{redact(sources[0])} did not arrive within {DOCUMENT_SECONDS:g} s"
+        raise Stalled(what, "try again later, or give a copy of the Metalink") from None
 
 
 async def _read(

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from coalloc.engine.lister import Lister
-from coalloc.errors import CoallocError, LimitExceeded, SourceError, UnsafeName
+from coalloc.errors import CoallocError, LimitExceeded, SourceError, UnsafeName, Unsupported
 from coalloc.model.listings import Entry
 from coalloc.model.replicas import Stat
 from coalloc.resolve.file_names import why_unsafe
@@ -72,12 +72,17 @@ async def files_below(lister: Lister, url: str) -> FoundTree:
             async with aclosing(lister.list(entry_url(url, folder))) as groups:
                 async for entries in groups:
                     seen.update(dict.fromkeys(entries))
-                    yield [entry for entry in entries if entry.kind == "file"]
+                    yield [_as_file(entry) for entry in entries if entry.kind != "dir"]
         except SourceError as error:
             if not (folder or seen):
                 raise
             errors[folder or "./"] = error
-        listed[folder] = FolderListing(hash(frozenset(seen)), any(entry.kind == "file" for entry in seen))
+        for entry in seen:
+            if entry.kind == "other":
+                errors[f"{folder}{entry.name}"] = Unsupported(
+                    "it is neither file nor directory", "remove it at the server"
+                )
+        listed[folder] = FolderListing(hash(frozenset(seen)), any(entry.kind in ("file", "link") for entry in seen))
         if loop := next(_loops(folder, listed), None):
             loops[loop] = None
             return
@@ -86,6 +91,11 @@ async def files_below(lister: Lister, url: str) -> FoundTree:
     found = [(name, entry.stated) async for name, entry in walk_folders(list_folder, redact(url))]
     stated = {name: each for name, each in found if each}
     return FoundTree([name for name, _ in found if not _is_in(name, loops)], list(loops), errors, stated)
+
+
+def _as_file(entry: Entry) -> Entry:
+    """Return a link as a file: where it leads is not known, and a link to a directory is refused when it is fetched."""
+    return entry._replace(kind="file") if entry.kind == "link" else entry
 
 
 def _is_in(path: str, folders: Container[str]) -> bool:

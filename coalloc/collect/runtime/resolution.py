@@ -326,7 +326,12 @@ async def _listed(store: Storage, top: str) -> list[tuple[str, Entry]]:
 
 
 async def _stat(server: CollectServer, path: str, entry: Entry) -> Stat:
-    """Return the size and the version of a listed file; ask the server for the version if the listing has none."""
+    """Return the size and the version of a listed file; ask the server for what the listing does not have.
+
+    :raises SourceError: if the size is not known: the entry may be a link to a directory
+    """
+    if entry.size is None:
+        return await server.stat_now(path)
     if entry.modified is None:
         with suppress(SourceError):  # it may be refused later
             return await server.stat_now(path)

@@ -17,7 +17,7 @@ from coalloc.safe_text import one_line
 from coalloc.util.counts import count
 from coalloc.util.listing_limits import MOST_ENTRIES, MOST_LISTED
 
-__all__ = ["Listing", "entry", "stamp"]
+__all__ = ["Listing", "entry", "seconds_of", "stamp"]
 
 KINDS: dict[str, Kind] = {"file": "file", "dir": "dir", "cdir": "dir", "pdir": "dir"}
 LINK = ("os.unix=slink", "os.unix=symlink")
@@ -123,7 +123,7 @@ def entry(facts: str, name: str) -> Entry:
         name,
         kind="link" if kind.lower() in LINK else KINDS.get(kind.lower(), "other"),
         size=count(size),
-        modified=_seconds(known.get("modify", "")),
+        modified=seconds_of(known.get("modify", "")),
         permissions=mode or None,
         user=known.get("unix.owner") or known.get("unix.uid"),
         group=known.get("unix.group") or known.get("unix.gid"),
@@ -137,7 +137,8 @@ def _facts(facts: str) -> dict[str, str]:
     return {name.lower(): value for name, _, value in pairs}
 
 
-def _seconds(text: str) -> int | None:
+def seconds_of(text: str) -> int | None:
+    """Return a server's timestamp (UTC) as seconds since the epoch; None if it is none."""
     if not DIGITS.match(text):
         return None
     try:

@@ -110,16 +110,17 @@ class Session(GridFTPLogin):
             self._check_name(listed)
         if known.get("type", "").lower() in ("dir", "cdir", "pdir"):
             raise NoSuchFile(f"{self.address.shown} is a directory", "give the path of a file in it")
-        stated = listed if known.get("size") else size
-        length_text = known.get("size") or (size.lines[0].strip() if size.code == 213 else "")
+        # ProFTPD's facts of a symbolic link are its own, while these commands tell about the file that it leads to.
+        length_text = size.lines[0].strip() if size.code == 213 else known.get("size", "")
         if not length_text and not size.positive:
             raise refusal(size, self.address.shown)
         if (length := count(length_text)) is None:
+            stated = size if size.code == 213 else listed
             raise Unsupported(
                 f"{self.address.shown}: the server states an invalid size: {stated.text[:80]!r}",
                 "use another replica",
             )
-        validator = known.get("modify") or (modified.lines[0].strip() if modified.code == 213 else None)
+        validator = modified.lines[0].strip() if modified.code == 213 else known.get("modify")
         return Stat(length, validator, ranged=ranged, rtt=self.control.round_trip)
 
     def _check_name(self, listed: Reply) -> None:

@@ -16,7 +16,7 @@ from typing import Self
 from coalloc.engine.base import EngineOptions
 from coalloc.engine.gridftp.address import Address, parse_server
 from coalloc.engine.gridftp.control import ControlConnection, PendingReply
-from coalloc.engine.gridftp.listing import Listing, entry, stamp
+from coalloc.engine.gridftp.listing import Listing, entry, seconds_of, stamp
 from coalloc.engine.gridftp.login import GridFTPLogin, security_for
 from coalloc.engine.gridftp.refusals import refusal
 from coalloc.engine.gridftp.replies import Reply, digest_in
@@ -69,27 +69,34 @@ class Storage(GridFTPLogin):
 
     async def stat(self, path: str) -> Entry:
         """Return the entry at `path`; for a symbolic link, most servers describe its target."""
-        reply = await self._ask("MLST", path)
-        line = reply.lines[1] if len(reply.lines) > 2 else ""
-        return entry(line.partition("; ")[0], path.rstrip("/").rpartition("/")[2] or "/")
+        return _entry(await self._ask("MLST", path), path)
 
     async def state(self, path: str) -> Stat:
         """Return the size of the file at `path`, and its version: its time of modification, None if unknown.
 
-        They come from SIZE and MDTM if the server does not support MLST; then the path may be a directory, too.
+        If the server does not support MLST, the path may be a directory, too.
         """
-        if self.describes:
-            found = await self.stat(path)
+        address = await self.locate(path)
+        commands = (*(("MLST",) if self.describes else ()), "SIZE", "MDTM")
+        async with self._turn:
+            asked = [self._submit(f"{command} {address.path}") for command in commands]
+            *listed, size, modified = [await each for each in asked]
+        when = modified.lines[0].strip() if modified.positive else None
+        if listed:
+            found = _entry(_positive(listed[0], address), path)
             if found.kind == "dir":
                 raise IsDirectory(f"{path} is a directory", "name a file in it")
-            return described(found)
-        address = await self.locate(path)
-        async with self._turn:
-            size, modified = [await self._submit(f"{command} {address.path}") for command in ("SIZE", "MDTM")]
+            # ProFTPD's facts of a symbolic link are its own, while the other commands tell about the file behind it
+            length = count(size.lines[0].strip()) if size.positive else None
+            return described(
+                found._replace(
+                    size=found.size if length is None else length, modified=seconds_of(when or "") or found.modified
+                )
+            )
         length = count(_positive(size, address).lines[0].strip())
         if length is None:
             raise Unsupported(f"{address.shown}: the server states an invalid size", "use another replica")
-        return Stat(length, modified.lines[0].strip() if modified.positive else None)
+        return Stat(length, when)
 
     async def list(
         self, path: str, omitted: MutableSequence[Omission] | None = None
@@ -253,6 +260,12 @@ async def open_storage(url: str, options: EngineOptions, proxy: Path | None = No
     address = parse_server(url)
     address.refuse_tls()
     return await Storage.open(address, options, security_for(address, options, proxy), lambda _: None, pipelined=True)
+
+
+def _entry(reply: Reply, path: str) -> Entry:
+    """Return the entry that a reply to MLST describes."""
+    line = reply.lines[1] if len(reply.lines) > 2 else ""
+    return entry(line.partition("; ")[0], path.rstrip("/").rpartition("/")[2] or "/")
 
 
 def described(entry: Entry) -> Stat:

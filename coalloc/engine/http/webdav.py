@@ -13,6 +13,7 @@ from coalloc.engine.http.responses import Answer
 from coalloc.engine.lister import Lister
 from coalloc.errors import IsDirectory, NotDirectory, SourceError, Stalled, Unsupported
 from coalloc.model.listings import Entry, Omission
+from coalloc.util.listing_limits import LIST_SECONDS
 
 __all__ = ["WebDAVLister", "listed", "stated_properties"]
 
@@ -21,8 +22,8 @@ LONGEST = 256 * 1024
 """Maximum bytes of an answer about one file."""
 SECONDS = 5.0
 """Time limit in seconds for the properties of a file, which a transfer does not need."""
-QUIET_SECONDS, LIST_SECONDS = 60.0, 1800.0
-"""Maximum seconds in which a listing makes no progress, and of a whole listing."""
+QUIET_SECONDS = 60.0
+"""Maximum seconds in which a listing makes no progress."""
 
 
 async def stated_properties(server: HTTPExchange) -> Properties | None:

@@ -22,6 +22,7 @@ from coalloc.errors import AddressRefused, LimitExceeded, NoSuchFile, Unsupporte
 from coalloc.model.listings import Entry
 from coalloc.safe_text import redact
 from coalloc.util.counts import count
+from coalloc.util.listing_limits import LIST_SECONDS
 
 __all__ = ["KeyPage", "S3Lister"]
 
@@ -170,7 +171,8 @@ class S3Lister(Lister):
             url = f"{account.url}?{pairs}"
             server = HTTPExchange(url, self._options, lambda _: None, signer=_ListingSigner(account, url), shown=shown)
             try:
-                answer = await self._ask(server, account, shown, last)
+                async with server.timely(LIST_SECONDS):
+                    answer = await self._ask(server, account, shown, last)
                 if answer:
                     return answer
             finally:

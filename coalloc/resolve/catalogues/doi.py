@@ -23,9 +23,6 @@ NAME = re.compile(
 )
 RECORD = re.compile(r"/(?:records?/|doi/10\.\d+/zenodo\.)([0-9]{1,19}|[a-z0-9]{5}-[a-z0-9]{5})/?$", re.I)
 
-MOST_URLS = 1_000
-"""Maximum number of `contentUrl` that are read."""
-
 
 async def files_of(source: str, reader: DocumentReader, datacite: str) -> list[ReplicaSet]:
     """Return the files of a DOI, or the one that a fragment names.
@@ -67,7 +64,7 @@ async def _files(doi: str, reader: DocumentReader, datacite: str) -> list[Replic
     if dataset:
         return await _of_dataverse(base, dataset[0], reader, doi)
     contents = record.get("contentUrl")
-    urls = [*filter(None, map(text, contents if isinstance(contents, list) else [contents]))][:MOST_URLS]
+    urls = [*filter(None, map(text, contents if isinstance(contents, list) else [contents]))]
     if not urls:
         raise NothingToFetchFrom(
             f"doi:{doi} leads to {redact(page)[:200] or 'no page'}, which is not a repository that coget can read",

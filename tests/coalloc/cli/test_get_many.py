@@ -36,6 +36,11 @@ def fetch(home, *words, lines=None, **environment):
     return done.returncode, json.loads(done.stdout), done.stderr
 
 
+def held(folder):
+    """Return the names in a directory."""
+    return sorted(path.name for path in folder.iterdir())
+
+
 def by_name(document):
     return {file["output"].rpartition("/")[2]: file for file in document["files"]}
 
@@ -149,6 +154,21 @@ def test_a_directory_of_a_web_server_without_hostile_names_and_loops(web, home):
     assert "sub/up/ was left out: its listing is the same as that of a directory above it" in errors
     found = {str(path.relative_to(home / "out")) for path in (home / "out").rglob("*") if path.is_file()}
     assert found == {"sub/x?y#z", "é"}
+
+
+def test_a_directory_that_redirects_to_a_login_page_is_not_empty(home, tmp_path):
+    more = """autoindex on; location /old/ { rewrite ^/old/(.*) /top/$1 permanent; }
+    location /top/private/ { return 302 /login/?back=1; }
+    location /login/ { default_type text/html; return 200 "<html><form>password</form></html>"; }"""
+    with Nginx(tmp_path / "www", tmp_path / "run", more=more) as server:
+        for name in ("private", "empty"):
+            (server.root / "top" / name).mkdir(parents=True)
+        (server.root / "top" / "x").write_bytes(b"x")
+        status, document, errors = fetch(home, "-r", server.url("old/"))
+        assert coget(["get", "-r", server.url("top/private/")], home).returncode == 3
+    assert (status, held(home / "out")) == (3, ["x"])
+    assert "1 of 2 files failed" in document["error"]["message"]
+    assert f"private/: it leads to {server.url('login/')}?..., which names no file" in errors
 
 
 def test_a_directory_of_a_gridftp_server_and_its_copy(gridftp_server, web, home):

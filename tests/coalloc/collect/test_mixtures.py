@@ -9,7 +9,7 @@ import pytest
 from coalloc import api
 from coalloc.collect.runtime.carrier import Carrier
 from coalloc.collect.runtime.finishing import Finisher
-from coalloc.errors import CoallocError, ReplicaChanged, SourceError, TransferRefused, VerificationError
+from coalloc.errors import CoallocError, FilesFailed, ReplicaChanged, SourceError, TransferRefused, VerificationError
 from tests.support.gridftp import GridFTPServer
 from tests.support.vsftpd import Vsftpd
 
@@ -209,6 +209,17 @@ async def test_an_ftp_server_that_lists_no_dates_is_asked_for_them(tmp_path):
         outcomes.append((await collect(server.url("x"), tmp_path / "out")).files[0].outcome)
     assert outcomes == ["collected", "there", "there"]
     assert (tmp_path / "out" / "x").read_bytes() == b"B" * SIZE
+
+
+async def test_a_link_to_a_directory_that_an_ftp_server_lists_as_a_link_is_no_empty_file(tmp_path):
+    root = tmp_path / "root"
+    (root / "sub").mkdir(parents=True)
+    (root / "link").symlink_to("sub")
+    with Vsftpd(root, tmp_path / "run") as server:
+        put(server, b"content")
+        with pytest.raises(FilesFailed, match="1 of 2 files failed"):
+            await collect(f"{server.url('')}/", tmp_path / "out")
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["x"]
 
 
 @pytest.mark.parametrize("wrong", [1, 2])

@@ -90,7 +90,7 @@ async def test_sizes_that_are_none_by_size(number):
 @pytest.mark.parametrize("number", NUMBERS)
 async def test_sizes_that_are_none_by_mlst(number):
     listed = f"250-status\r\n Type=file;Size={number};Modify=99999999999999; /file\r\n250 End\r\n"
-    async with ftp_server(MLST=listed.encode()) as url:
+    async with ftp_server(MLST=listed.encode(), SIZE=b"500 what?\r\n") as url:
         assert isinstance(await failure(url), Unsupported)
 
 

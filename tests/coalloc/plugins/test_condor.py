@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from coalloc.engine.clouds import CLOUDS
+from coalloc.partial_file.folder import PartialFolder
 from coalloc.plugins.classads import AdError, read_ads, write_ad
 from coalloc.plugins.condor import VERSION
 from tests.support.coget import patient
@@ -98,6 +99,8 @@ def test_all_files_of_a_call_come_from_all_their_servers(web, scratch):
 
 def test_each_failure_names_its_server_and_stage_and_spares_the_others(web, scratch, start_gridftp, tmp_path):
     content = random_file(web[0].root / "good", 1000)
+    entries = "".join(f'<file name="{name}"><url>{web[0].url("good")}</url></file>' for name in ("a", "b"))
+    (web[0].root / "two.meta4").write_text(f'<metalink xmlns="urn:ietf:params:xml:ns:metalink">{entries}</metalink>')
     locked = start_gridftp(tmp_path / "locked", anonymous=False)
     with reserved("127.0.0.1") as closed:
         files = {
@@ -105,6 +108,8 @@ def test_each_failure_names_its_server_and_stage_and_spares_the_others(web, scra
             "missing": web[0].url("missing"),
             "secret": locked.url("x"),
             "malformed": "coget://https://:0/",
+            "bracket": "coget://http://[bad/y",
+            "several": f"coget://{web[0].url('two.meta4')}",
             "nowhere": "http://unknown.invalid/x",
             "dead": f"http://127.0.0.1:{closed.getsockname()[1]}/x",
         }
@@ -121,6 +126,8 @@ def test_each_failure_names_its_server_and_stage_and_spares_the_others(web, scra
         "missing": ("Specification", f"127.0.0.1:{web[0].port}"),
         "secret": ("Authorization", f"127.0.0.1:{locked.port}"),
         "malformed": ("Parameter", None),
+        "bracket": ("Parameter", None),
+        "several": ("Parameter", None),
         "nowhere": ("Resolution", None),
         "dead": ("Contact", f"127.0.0.1:{closed_port(files['dead'])}"),
     }
@@ -129,6 +136,8 @@ def test_each_failure_names_its_server_and_stage_and_spares_the_others(web, scra
         "missing": [-1],
         "secret": [-1],
         "malformed": [-1],
+        "bracket": [-1],
+        "several": [-1],
         "nowhere": [-1],
         "dead": [0, 0, 0],
     }
@@ -149,6 +158,30 @@ def test_wrong_bytes_do_not_get_the_file_s_name(web, scratch):
     status, results = call(scratch, {"x": url}, PYTHONPATH=path)
     assert (status, held(scratch)) == (1, [])
     assert "different files" in results["x"]["transfererror"]
+
+
+def test_ads_of_one_file_follow_each_other_and_the_last_one_counts(web, scratch, tmp_path):
+    contents = [random_file(server.root / "x", 1_000_000, i) for i, server in enumerate(web)]
+    urls = [server.url("x") for server in web]
+    ads = "".join(write_ad({"LocalFileName": str(scratch / "x"), "Url": url}) for url in [*urls, urls[1]])
+    (tmp_path / "in").write_text(ads)
+    ended = plugin(scratch, "-infile", str(tmp_path / "in"), "-outfile", str(tmp_path / "out"))
+    results = read_ads((tmp_path / "out").read_text())
+    assert [each.get("transfererror") for each in results] == [None] * 3
+    assert [each["developerdata"]["tries"] for each in results] == [1] * 3
+    assert [each["transferurl"] for each in results] == [*urls, urls[1]]
+    assert (ended.returncode, held(scratch), (scratch / "x").read_bytes()) == (0, ["x"], contents[1])
+
+
+def test_partial_data_that_another_process_uses_are_not_deleted(web, scratch):
+    random_file(web[0].root / "x", 1000)
+    other = PartialFolder(scratch / "x")
+    try:
+        status, results = call(scratch, {"x": web[0].url("x")})
+        assert (status, held(scratch), results["x"]["developerdata"]["tries"]) == (1, ["x.coget"], 3)
+        assert "another coget is fetching" in results["x"]["transfererror"]
+    finally:
+        other.unlock()
 
 
 async def test_a_failure_that_may_pass_is_tried_again(scratch):

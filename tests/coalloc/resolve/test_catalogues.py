@@ -100,6 +100,13 @@ def test_a_description_that_adds_a_checksum_of_other_bytes_blames_no_right_copy(
     assert (home / "work/x.nc").read_bytes() == CONTENT
 
 
+async def test_a_doi_has_all_files_that_its_record_names(catalogue):
+    urls = [f"https://repository.example/{i}.nc" for i in range(1500)]
+    record = {"url": "https://repository.example/landing/7", "contentUrl": urls}
+    catalogue({f"/dois/{DOI}": {"data": {"attributes": record}}})
+    assert [each.file.replicas[0].url for each in await resolve([f"doi:{DOI}"], None, whole=True)] == urls
+
+
 async def test_a_file_of_a_doi_is_taken_by_its_exact_name(catalogue):
     catalogue(zenodo(catalogue.url, ("a b", "/one", MD5), ("a%20b", "/x", MD5)))
     for wanted, path in (("a%20b", "/x"), ("a b", "/one"), ("a%2520b", "/x")):

@@ -3,6 +3,7 @@
 import pytest
 
 from coalloc.engine import open_lister
+from coalloc.engine.gridftp.listing import Listing
 from coalloc.engine.lister import Lister
 from coalloc.errors import LimitExceeded, PermissionRefused, UsageError
 from coalloc.model.listings import Entry
@@ -82,6 +83,34 @@ async def test_a_directory_that_cannot_be_listed_does_not_end_the_others():
         "../": "usage",
     }
     assert (await files_below(ListerOfOneError(), "x://host/bad/")).errors.keys() == {"./"}
+
+
+class ListerOfLines(Lister):
+    """A lister of one directory, of these lines of MLSD; all further ones are empty."""
+
+    def __init__(self, *lines):
+        self._lines = lines
+
+    async def list(self, url):
+        yield Listing().feed("".join(f"type={line}\r\n" for line in self._lines).encode())
+        self._lines = ()
+
+    async def close(self):
+        pass
+
+
+async def test_links_count_as_files_and_nothing_is_left_out_in_silence():
+    """ProFTPD lists links as the first two lines do, and a Globus server as the third one."""
+    lister = ListerOfLines(
+        "OS.unix=symlink;size=8; latest.dat",
+        "OS.unix=slink:run2.dat;size=8; newest.dat",
+        "dir;UNIX.slink=/d; folder",
+        "file;size=3; run1.dat",
+        "OS.unix=chr-1/3; null",
+    )
+    tree = await files_below(lister, "ftp://host/run/")
+    assert tree.files == ["latest.dat", "newest.dat", "run1.dat"]
+    assert {name: error.message for name, error in tree.errors.items()} == {"null": "it is neither file nor directory"}
 
 
 def test_other_schemes_have_no_directories():

@@ -7,6 +7,7 @@ import socket
 
 import pytest
 
+from coalloc.api import storage
 from coalloc.engine.gridftp import GridFTPSource
 from coalloc.engine.span import Span
 from coalloc.errors import (
@@ -47,6 +48,23 @@ async def test_ranges_by_restart(habits):
             for start, end in [(0, len(CONTENT)), (5, 6), (300_000, 650_000)]:
                 assert await collect(source, start, end) == CONTENT[start:end]
             assert await source.checksum("md5", 0, 5) is None
+
+
+async def test_size_and_version_of_a_symbolic_link_are_those_of_its_file():
+    """The replies of ProFTPD 1.3.8, whose MLST describes the link itself."""
+    facts = "modify=20261127181259;perm=adfr;size=8;type=file;unique=FE00U9EE2FC;UNIX.mode=0777;"
+    answers = {
+        "FEAT": b"211-Features:\r\n MLST modify*;size*;type*;\r\n REST STREAM\r\n SIZE\r\n211 End\r\n",
+        "MLST": f"250-Start of list for /file\r\n {facts} /file\r\n250 End of list\r\n".encode(),
+        "SIZE": b"213 11\r\n",
+        "MDTM": b"213 20261127190000\r\n",
+    }
+    async with ftp_server(**answers) as url, opened(GridFTPSource(url, options())) as source:
+        stat = await source.open()
+        assert (stat.size, stat.validator) == (11, "20261127190000")
+    async with ftp_server(**answers) as url, await storage(url) as store:
+        stat = await store.state("/file")
+        assert (stat.size, stat.validator) == (11, "1795806000")
 
 
 @pytest.mark.parametrize("epsv", [True, False])
