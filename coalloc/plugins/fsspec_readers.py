@@ -10,13 +10,13 @@ from weakref import WeakSet
 
 from coalloc import api
 from coalloc.errors import (
+    CoallocError,
     NoSuchFile,
     NothingToFetchFrom,
     ReplicaChanged,
     ServerSays,
     SourceError,
     Unsupported,
-    VerificationError,
 )
 from coalloc.model.listings import Entry
 from coalloc.model.progress import Snapshot
@@ -100,8 +100,8 @@ class Readers:
         self._check(path, reader, size, versions or {})
         try:
             data = await reader.read_many([_within(each, reader.size) for each in ranges])
-        except (ReplicaChanged, VerificationError):
-            self._forget(path, task)  # the next one that opens it gets the new version
+        except CoallocError:
+            self._forget(path, task)  # a new reader gets the new version, and asks servers that refused this once
             raise
         self._check(path, reader, size, versions or {})  # another replica may have answered meanwhile
         return data, reader.versions

@@ -139,6 +139,23 @@ def test_a_file_that_changes_while_it_is_open_is_not_read_further(web):
     assert fsspec.filesystem("coget").cat_file(both(web)) == new
 
 
+def test_a_file_that_was_missing_for_a_moment_is_read_again(web):
+    content = put(web)
+    files = fsspec.filesystem("coget")
+    with files.open(both(web), block_size=1 << 20) as file:
+        assert file.read(10) == files.cat_file(both(web), 0, 10) == content[:10]
+        for server in web:
+            (server.root / "x.bin").rename(server.root / "aside")
+        file.seek(5 << 20)
+        for read in (lambda: file.read(10), lambda: files.cat_file(both(web), 5, 9)):
+            with pytest.raises(FileNotFoundError):
+                read()
+        for server in web:
+            (server.root / "aside").rename(server.root / "x.bin")
+        assert file.read(10) == content[5 << 20 :][:10]
+        assert files.cat_file(both(web), 5, 9) == content[5:9]
+
+
 def test_a_replica_of_another_size_ends_the_reads(web):
     put(web)
     (web[1].root / "x.bin").write_bytes(b"short")
