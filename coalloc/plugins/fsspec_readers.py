@@ -3,7 +3,7 @@
 import asyncio
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 from weakref import WeakSet
@@ -24,7 +24,7 @@ from coalloc.model.replicas import DATASET
 from coalloc.plugins.names import child, directory, listed_at, sources
 from coalloc.plugins.storage_sessions import StorageSessions
 
-__all__ = ["Readers"]
+__all__ = ["OpenFile", "Readers"]
 
 MOST_OPEN = 64
 """Most files kept open."""
@@ -36,6 +36,28 @@ TYPES = {"dir": "directory", "file": "file", "link": "link", "other": "other"}
 
 Range = tuple[int | None, int | None]
 Info = dict[str, Any]
+
+
+class OpenFile:
+    """A file that a program has opened, whose bytes must all be of one version.
+
+    :param size: its size when it was opened
+    """
+
+    def __init__(self, path: str, size: int) -> None:
+        self.path = path
+        self._size = size
+        self._versions: dict[str, str] = {}
+
+    def check(self, reader: api.RangeReader) -> None:
+        """Compare the size and the versions of the replicas with those of earlier reads.
+
+        :raises ReplicaChanged: if one differs
+        """
+        known, now = self._versions, reader.versions
+        if reader.size != self._size or any(now.get(url, known[url]) != known[url] for url in known):
+            raise ReplicaChanged(f"{self.path} was changed while it was open", "open it again")
+        known.update(now)
 
 
 class Readers:
@@ -85,32 +107,40 @@ class Readers:
         if self._opening.get(path, (0.0, None))[1] is task:
             del self._opening[path]
 
-    async def read(
-        self, path: str, ranges: Sequence[Range], size: int | None = None, versions: Mapping[str, str] | None = None
-    ) -> tuple[list[bytes], Mapping[str, str]]:
-        """Return the bytes of each range, and the versions of the replicas. A range may be as in a slice of Python.
+    async def read(self, path: str, ranges: Sequence[Range]) -> list[bytes]:
+        """Return the bytes of each range of a file that is not open. A range may be as in a slice of Python.
 
-        :param size: expected size; None for any
-        :param versions: expected versions of replicas
-        :raises ReplicaChanged: if the file has another size or version
         :raises CoallocError: if it cannot be read
         """
         task = self._task(path)
-        reader = await self._opened(path, task)
-        self._check(path, reader, size, versions or {})
+        old = task.done()
         try:
-            data = await reader.read_many([_within(each, reader.size) for each in ranges])
+            return await self._read(path, task, ranges)
+        except CoallocError as error:
+            if error.transient or not old:
+                raise
+        return await self._read(path, self._task(path), ranges)  # the file may have been replaced since it was opened
+
+    async def _read(self, path: str, task: "asyncio.Task[api.RangeReader]", ranges: Sequence[Range]) -> list[bytes]:
+        reader = await self._opened(path, task)
+        try:
+            return await reader.read_many([_within(each, reader.size) for each in ranges])
         except CoallocError:
             self._forget(path, task)  # a new reader gets the new version, and asks servers that refused this once
             raise
-        self._check(path, reader, size, versions or {})  # another replica may have answered meanwhile
-        return data, reader.versions
 
-    @staticmethod
-    def _check(path: str, reader: api.RangeReader, size: int | None, versions: Mapping[str, str]) -> None:
-        now = reader.versions
-        if size not in (None, reader.size) or any(now.get(url, known) != known for url, known in versions.items()):
-            raise ReplicaChanged(f"{path} was changed while it was open", "open it again")
+    async def read_open(self, file: OpenFile, start: int, end: int) -> bytes:
+        """Return bytes [start, end) of an open file.
+
+        :raises ReplicaChanged: if the file has another size or version by now
+        :raises CoallocError: if they cannot be read
+        """
+        task = self._task(file.path)
+        reader = await self._opened(file.path, task)
+        file.check(reader)
+        (data,) = await self._read(file.path, task, [(start, end)])
+        file.check(reader)  # another replica may have answered meanwhile
+        return data
 
     async def info(self, path: str) -> Info:
         """Return the description of a file or directory.

@@ -124,11 +124,7 @@ def test_a_file_that_changes_while_it_is_open_is_not_read_further(web):
     old = put(web)
     with fsspec.open(f"coget://{both(web)}", block_size=1 << 20) as file:
         assert file.read(100) == old[:100]
-        new = random_file(web[0].root / "new", SIZE, seed=2)
-        for server in web:
-            (server.root / "renamed").write_bytes(new)
-            os.utime(server.root / "renamed", (1, 1))
-            (server.root / "renamed").replace(server.root / "x.bin")
+        new = replace(web)
         file.seek(5 << 20)
         with pytest.raises(OSError, match="changed") as caught:
             file.read(100)
@@ -137,6 +133,25 @@ def test_a_file_that_changes_while_it_is_open_is_not_read_further(web):
         with pytest.raises(OSError, match="changed"):
             file.read(100)
     assert fsspec.filesystem("coget").cat_file(both(web)) == new
+
+
+def replace(servers, name="x.bin", seed=2, size=SIZE) -> bytes:
+    """Replace a file by another one of another time, as a server's admin does."""
+    for server in servers:
+        content = random_file(server.root / "new", size, seed=seed)
+        os.utime(server.root / "new", (seed, seed))
+        (server.root / "new").replace(server.root / name)
+    return content
+
+
+@pytest.mark.parametrize("size", [SIZE, SIZE // 2])
+def test_a_file_that_was_replaced_and_is_not_open_is_read_anew(web, size):
+    put(web)
+    files = fsspec.filesystem("coget")
+    for seed, read in enumerate((files.cat_file, lambda path: files.cat_ranges([path], 0, SIZE)[0]), 2):
+        read(both(web))
+        new = replace(web, seed=seed, size=size)
+        assert read(both(web)) == new
 
 
 def test_a_file_that_was_missing_for_a_moment_is_read_again(web):
