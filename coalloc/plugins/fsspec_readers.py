@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
-from weakref import WeakSet
+from weakref import WeakKeyDictionary, WeakSet
 
 from coalloc import api
 from coalloc.errors import (
@@ -21,6 +21,7 @@ from coalloc.errors import (
 from coalloc.model.listings import Entry
 from coalloc.model.progress import Snapshot
 from coalloc.model.replicas import DATASET
+from coalloc.model.validators import same_version
 from coalloc.plugins.names import child, directory, listed_at, sources
 from coalloc.plugins.storage_sessions import StorageSessions
 
@@ -55,7 +56,7 @@ class OpenFile:
         :raises ReplicaChanged: if one differs
         """
         known, now = self._versions, reader.versions
-        if reader.size != self._size or any(now.get(url, known[url]) != known[url] for url in known):
+        if reader.size != self._size or any(not same_version(known[url], now.get(url, known[url])) for url in known):
             raise ReplicaChanged(f"{self.path} was changed while it was open", "open it again")
         known.update(now)
 
@@ -73,6 +74,8 @@ class Readers:
         self._time = asyncio.get_running_loop().time
         self._pool = api.ReaderPool()
         self._opening: OrderedDict[str, tuple[float, asyncio.Task[api.RangeReader]]] = OrderedDict()
+        self._held: WeakKeyDictionary[OpenFile, asyncio.Task[api.RangeReader]] = WeakKeyDictionary()
+        """The task that opened the reader of each open file, which goes on with the replicas that have not changed."""
         self._all: WeakSet[api.RangeReader] = WeakSet()
         self._storages = StorageSessions()
 
@@ -135,10 +138,16 @@ class Readers:
         :raises ReplicaChanged: if the file has another size or version by now
         :raises CoallocError: if they cannot be read
         """
-        task = self._task(file.path)
+        task = self._held.get(file) or self._task(file.path)
         reader = await self._opened(file.path, task)
         file.check(reader)
-        (data,) = await self._read(file.path, task, [(start, end)])
+        self._held[file] = task
+        try:
+            (data,) = await self._read(file.path, task, [(start, end)])
+        except CoallocError as error:
+            if not (error.transient or isinstance(error, ReplicaChanged)):
+                self._held.pop(file, None)  # such as of URLs that have expired
+            raise
         file.check(reader)  # another replica may have answered meanwhile
         return data
 
@@ -243,6 +252,7 @@ class Readers:
         """Close all files."""
         tasks = [task for _, task in self._opening.values()]
         self._opening.clear()
+        self._held.clear()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -26,7 +26,7 @@ from tests.support.broker import broker_in
 from tests.support.fetching import options, random_file
 from tests.support.nginx import Nginx
 from tests.support.vsftpd import Vsftpd
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import PATIENCE, wait_until
 
 SIZE = 9 << 20
 
@@ -152,6 +152,24 @@ def test_a_file_that_was_replaced_and_is_not_open_is_read_anew(web, size):
         read(both(web))
         new = replace(web, seed=seed, size=size)
         assert read(both(web)) == new
+
+
+def test_an_open_file_goes_on_with_the_unchanged_replica_when_the_path_is_opened_again(web, monkeypatch):
+    monkeypatch.setattr(fsspec_readers, "FRESH", 0.0)
+    content, files = put(web), fsspec.filesystem("coget")
+
+    def connected() -> list[int]:
+        (readers,) = files._readers.values()
+        return [len(reader.versions) for reader in readers._all]
+
+    with files.open(both(web), block_size=1 << 20) as file:
+        assert file.read(10) == content[:10]
+        wait_until(lambda: connected() == [2])
+        os.utime(web[1].root / "x.bin", (1, 1))
+        assert files.size(both(web)) == SIZE
+        wait_until(lambda: connected() == [2, 2])
+        file.seek(5 << 20)
+        assert file.read() == content[5 << 20 :]
 
 
 def test_a_file_that_was_missing_for_a_moment_is_read_again(web):
