@@ -8,7 +8,7 @@ and process, and are never pickled.
 
 import asyncio
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,7 @@ from fsspec.spec import AbstractBufferedFile
 if TYPE_CHECKING:
     from coalloc.model.progress import Snapshot
     from coalloc.plugins.blocks_ahead import BlocksAhead
-    from coalloc.plugins.fsspec_readers import OpenFile, Readers
+    from coalloc.plugins.fsspec_readers import OpenFile, Readers, WalkedTree
 
 __all__ = ["CogetFile", "CogetFileSystem"]
 
@@ -89,11 +89,23 @@ class CogetFileSystem(AsyncFileSystem):  # type: ignore[misc]
         with os_errors(path):
             return await self._here.info(path)
 
-    async def _ls(self, path: str, detail: bool = True, **kwargs: Any) -> list[Any]:
+    async def _ls(self, path: str, detail: bool = True, tree: "WalkedTree | None" = None, **kwargs: Any) -> list[Any]:
         path = self._strip_protocol(path)
         with os_errors(path):
             found = await self._here.entries(path)
+        if tree:
+            tree.add(path, found)
         return found if detail else sorted(each["name"] for each in found)
+
+    async def _walk(self, path: str, *arguments: Any, **kwargs: Any) -> AsyncIterator[Any]:
+        """Yield the directories below a path as fsspec does, which has no limits for depth and number."""
+        from coalloc.plugins.fsspec_readers import WalkedTree
+
+        path = self._strip_protocol(path)
+        kwargs.setdefault("tree", WalkedTree(path))
+        with os_errors(path):
+            async for found in super()._walk(path, *arguments, **kwargs):
+                yield found
 
     async def _cat_file(self, path: str, start: int | None = None, end: int | None = None, **kwargs: Any) -> bytes:
         path = self._strip_protocol(path)

@@ -22,6 +22,7 @@ from coalloc.engine.fsspec_source import BridgeSource
 from coalloc.errors import UsageError
 from coalloc.plugins import fsspec_readers
 from coalloc.plugins.fsspec_system import CogetFile, CogetFileSystem
+from coalloc.util.listing_limits import DEEPEST
 from tests.support.broker import broker_in
 from tests.support.fetching import options, random_file
 from tests.support.nginx import Nginx
@@ -252,6 +253,26 @@ def test_a_directory_of_a_server_can_be_listed(start_gridftp, tmp_path):
         files.ls(f"{top}/none")
     below = fsspec.filesystem("replica", replicas=[server.url("")])
     assert below.find("") == ["a b/x 1.csv"]
+
+
+def test_a_tree_without_end_is_refused(start_gridftp, tmp_path, monkeypatch):
+    server = start_gridftp(tmp_path / "export")
+    files, top = fsspec.filesystem("coget"), server.url("tree")
+    deepest = (server.root / "tree").joinpath(*["d"] * DEEPEST)
+    deepest.mkdir(parents=True)
+    (deepest / "x").write_bytes(b"1")
+    assert files.find(top) == [f"{top}/{'d/' * DEEPEST}x"]
+    (deepest / "more").mkdir()
+    for find in (files.find, files.du, lambda tree: files.get(tree, str(tmp_path / "got"), recursive=True)):
+        with pytest.raises(OSError, match="d/more is more than 100 directories deep"):
+            find(top)
+    assert not (tmp_path / "got").exists()
+    for limit, most in (("MOST_BELOW", 2), ("MOST_NAMES", 200)):
+        with monkeypatch.context() as changed:
+            changed.setattr(fsspec_readers, limit, most)
+            with pytest.raises(OSError, match="has more than"):
+                files.find(top)
+    assert files.find(top, maxdepth=1, withdirs=True) == [top, f"{top}/d"]
 
 
 def test_a_directory_of_a_server_without_mlst_can_be_listed(tmp_path):
