@@ -82,7 +82,8 @@ class Request(NamedTuple):
     file; None for no limit. `limit_rate` is the highest rate in bytes per second; None for no limit other than that of
     config.toml. `whole`: a name in a catalogue may stand for several files. `traces` collects traces for
     catalogues that count downloads. `admission` is made of these, once for all files. `credentials` are those that web
-    servers may get; None for the user's own, from the environment and from files.
+    servers may get; None for the user's own, from the environment and from files. With `one_file`, sources that name
+    several files are refused before the first byte.
     """
 
     sources: Sequence[str | PathLike[str]] | str | PathLike[str]
@@ -117,6 +118,7 @@ class Request(NamedTuple):
     admission: Admission | None = None
     whole: bool = False
     traces: "RucioTraces | None" = None
+    one_file: bool = False
 
     @property
     def named(self) -> tuple[str, ...]:
@@ -279,6 +281,8 @@ async def named_files(request: Request, broker: "Broker | None") -> list[FoundRe
     if request.leads or request.staging is not None or request.strategy != "adaptive":
         named = [found._replace(file=found.file.without_guests()) for found in named]
     files = [found._replace(file=_spoken(request.engine, _wanted(request, found.file))) for found in named]
+    if request.one_file and len(files) > 1:
+        raise UsageError(f"{redact(request.named[0])} names {len(files)} files, but one is wanted", "name one file")
     if expected is None:
         return files
     if len(files) > 1:

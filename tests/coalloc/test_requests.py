@@ -37,6 +37,17 @@ async def test_a_metalink_may_be_a_path(servers, tmp_path, several):
     assert (tmp_path / "here").read_bytes() == (servers[0].root / "x.root").read_bytes()
 
 
+async def test_several_files_are_refused_before_the_first_byte_if_one_is_wanted(servers, tmp_path):
+    document = tmp_path / "both.meta4"
+    entries = (f'<file name="{name}"><url>{servers[0].url(name)}</url></file>' for name in ("x.root", "y.root"))
+    document.write_text(f'<metalink xmlns="urn:ietf:params:xml:ns:metalink">{"".join(entries)}</metalink>')
+    with pytest.raises(UsageError, match="names 2 files"):
+        await api.download(api.Request(document, output=tmp_path / "here", one_file=True))
+    assert not (tmp_path / "here").exists()
+    await api.download(api.Request(document, output=tmp_path / "here"))
+    assert sorted(path.name for path in (tmp_path / "here").iterdir()) == ["x.root", "y.root"]
+
+
 @pytest.mark.parametrize("name", ["esgf:x", "runs", "ftp:/host/x"])
 async def test_a_path_is_of_a_file_even_if_it_looks_like_another_name(name):
     with pytest.raises(CoallocError) as caught:
