@@ -273,7 +273,7 @@ class Readers:
 
         :raises CoallocError: as a download
         """
-        await api.download(self._request(path)._replace(output=Path(target), overwrite=True), watch)
+        await api.download(self._request(path)._replace(output=Path(target), overwrite=True, one_file=True), watch)
 
     async def close(self) -> None:
         """Close all files."""

@@ -95,6 +95,17 @@ def test_a_whole_file_is_downloaded_and_its_progress_shown(web, tmp_path):
     assert list(tmp_path.glob("here.bin*")) == [tmp_path / "here.bin"]
 
 
+def test_a_metalink_of_several_files_is_no_file(web, tmp_path):
+    put(web)
+    entries = "".join(f'<file name="{name}"><url>{web[0].url("x.bin")}</url></file>' for name in "ab")
+    (web[0].root / "two.meta4").write_text(f'<metalink xmlns="urn:ietf:params:xml:ns:metalink">{entries}</metalink>')
+    files = fsspec.filesystem("coget")
+    for get in (files.get_file, files.get):
+        with pytest.raises(OSError, match="names 2 files"):
+            get(web[0].url("two.meta4"), str(tmp_path / "here"))
+    assert not (tmp_path / "here").exists()
+
+
 def test_errors_are_those_that_fsspec_expects(web, tmp_path):
     files = fsspec.filesystem("coget")
     put(web)
