@@ -13,6 +13,7 @@ from pathlib import Path
 
 import fsspec
 import pytest
+from fsspec.asyn import sync
 from fsspec.callbacks import Callback
 
 from coalloc import api
@@ -182,6 +183,19 @@ def test_an_open_file_goes_on_with_the_unchanged_replica_when_the_path_is_opened
         wait_until(lambda: connected() == [2, 2])
         file.seek(5 << 20)
         assert file.read() == content[5 << 20 :]
+
+
+def test_an_open_file_keeps_to_its_version_after_all_connections_were_closed(web):
+    content, files = put(web), fsspec.filesystem("coget")
+    with files.open(web[0].url("x.bin"), block_size=1 << 20) as file:
+        assert file.read(10) == content[:10]
+        sync(files.loop, files.aclose)
+        assert file.read(2 << 20) == content[10:][: 2 << 20]
+        sync(files.loop, files.aclose)
+        replace(web)
+        file.seek(5 << 20)
+        with pytest.raises(OSError, match="changed while it was open"):
+            file.read(10)
 
 
 def test_a_file_that_was_missing_for_a_moment_is_read_again(web):
