@@ -20,7 +20,7 @@ from coalloc.download.read_replicas import ReadReplicas
 from coalloc.download.reader_pool import ReaderPool
 from coalloc.download.replica_sessions import ReplicaSessions
 from coalloc.engine.base import Source
-from coalloc.errors import SourceError, TooMuch, UsageError
+from coalloc.errors import ReplicaChanged, ServerSays, SourceError, TooMuch, UsageError
 from coalloc.model.checksums import Checksum
 from coalloc.model.forecasts import Estimate
 from coalloc.model.replicas import ReplicaSet
@@ -57,12 +57,19 @@ class RangeReader:
         is_wrong = (lambda at, data: contradicts(hashes, self.size, at, data)) if hashes else (lambda at, data: False)
         replicas = [
             ReplicaSessions(
-                replica.url, partial(make, i), partial(self._agreement.check, i), is_wrong, estimates[i], pool
+                replica.url,
+                partial(make, i),
+                partial(self._agreement.check, i),
+                partial(self._join, replica.url),
+                is_wrong,
+                estimates[i],
+                pool,
             )
             for i, replica in enumerate(file.replicas)
         ]
         self._choice = ReadReplicas(replicas, pool.forecasts)
         self._reading = 0
+        self._has_read = False
         self._timer: asyncio.TimerHandle | None = None
 
     @property
@@ -125,7 +132,30 @@ class RangeReader:
         finally:
             self._reading -= 1
             self._rest_later()
+        self._has_read = True
         return assembled(ranges, dict(zip(wanted, arrived, strict=True)))
+
+    async def _join(self, url: str) -> None:
+        """Check that the file is unchanged before a replica is used that answers after bytes were read.
+
+        :raises SourceError: if it has changed, or no replica that answered before can tell
+        """
+        if not self._has_read:
+            return
+        for other in self._choice.replicas:
+            if other.stat:
+                try:
+                    if isinstance(other.error, ReplicaChanged):
+                        raise other.error
+                    await other.ask_again()
+                    return
+                except ReplicaChanged:
+                    raise ReplicaChanged(f"{redact(url)} may be a new version of the file", "open it again") from None
+                except SourceError:
+                    continue
+        raise ServerSays(
+            f"{redact(url)} may be a new version of the file: no replica that was read before answers", "open it again"
+        )
 
     def _rest_later(self) -> None:
         """Close the sessions when nothing has been read for a while."""

@@ -160,6 +160,35 @@ def test_versions_are_never_mixed(certain):
     run(main())
 
 
+@pytest.mark.parametrize("dies_at", [5.0, float("inf")])
+def test_a_replica_that_answers_late_may_not_bring_a_new_version(dies_at):
+    new = bytes(len(CONTENT))
+
+    async def main():
+        first = Behaviour(rates=((0.0, 1e8),), becomes=((10.0, new),), certain=True, dies_at=dies_at)
+        late = Behaviour(rates=((0.0, 1e9),), becomes=((10.0, new),), certain=True, dies_at=0.0, returns_at=9.0)
+        async with Replicas(first, late) as reader:
+            await read_at_random(reader, 5)
+            await asyncio.sleep(11)
+            for _ in range(3):
+                with pytest.raises((NothingToFetchFrom, ReplicaChanged)):
+                    await reader.read(0, SIZE)
+
+    run(main())
+
+
+def test_a_replica_that_answers_late_is_used_if_the_file_is_unchanged():
+    async def main():
+        replicas = Replicas(GOOD, Behaviour(rates=((0.0, 1e9),), dies_at=0.0, returns_at=9.0))
+        async with replicas as reader:
+            await read_at_random(reader, 5)
+            await asyncio.sleep(11)
+            await read_at_random(reader, 300)
+        assert replicas.sent(1)
+
+    run(main())
+
+
 def test_the_unchanged_replica_goes_on_when_another_changes():
     async def main():
         changing = Behaviour(rates=((0.0, 1e9),), becomes=((1.0, bytes(len(CONTENT))),), certain=True)
