@@ -3,7 +3,7 @@
 import asyncio
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
@@ -21,8 +21,7 @@ from coalloc.errors import (
 )
 from coalloc.model.listings import Entry
 from coalloc.model.progress import Snapshot
-from coalloc.model.replicas import DATASET
-from coalloc.model.validators import same_version
+from coalloc.model.replicas import DATASET, Stat
 from coalloc.plugins.names import child, directory, listed_at, sources
 from coalloc.plugins.storage_sessions import StorageSessions
 from coalloc.util.listing_limits import DEEPEST, MOST_BELOW, MOST_NAMES
@@ -70,22 +69,13 @@ class OpenFile:
     """A file that a program has opened, whose bytes must all be of one version.
 
     :param size: its size when it was opened
+    :ivar answers: of the replicas from which it may be read; empty before the first read
     """
 
     def __init__(self, path: str, size: int) -> None:
         self.path = path
-        self._size = size
-        self._versions: dict[str, str] = {}
-
-    def check(self, reader: api.RangeReader) -> None:
-        """Compare the size and the versions of the replicas with those of earlier reads.
-
-        :raises ReplicaChanged: if one differs
-        """
-        known, now = self._versions, reader.versions
-        if reader.size != self._size or any(not same_version(known[url], now.get(url, known[url])) for url in known):
-            raise ReplicaChanged(f"{self.path} was changed while it was open", "open it again")
-        known.update(now)
+        self.size = size
+        self.answers: dict[str, Stat] = {}
 
 
 class Readers:
@@ -125,8 +115,8 @@ class Readers:
                 self._forget(path, task)
             raise
 
-    async def _open(self, path: str) -> api.RangeReader:
-        reader = await api.open_reader(self._request(path), self._pool)
+    async def _open(self, path: str, known: Mapping[str, Stat] | None = None) -> api.RangeReader:
+        reader = await api.open_reader(self._request(path), self._pool, known)
         self._all.add(reader)
         return reader
 
@@ -165,17 +155,21 @@ class Readers:
         :raises ReplicaChanged: if the file has another size or version by now
         :raises CoallocError: if they cannot be read
         """
-        task = self._held.get(file) or self._task(file.path)
-        reader = await self._opened(file.path, task)
-        file.check(reader)
-        self._held[file] = task
+        task = self._held.get(file)
+        if task is None:
+            again = asyncio.create_task(self._open(file.path, file.answers)) if file.answers else None
+            task = self._held[file] = again or self._task(file.path)
         try:
+            reader = await self._opened(file.path, task)
+            if reader.size != file.size:
+                raise ReplicaChanged(f"{file.path} was changed while it was open", "open it again")
             (data,) = await self._read(file.path, task, [(start, end)])
         except CoallocError as error:
-            if not (error.transient or isinstance(error, ReplicaChanged)):
-                self._held.pop(file, None)  # such as of URLs that have expired
+            changed = isinstance(error, ReplicaChanged) and file.answers
+            if self._held.get(file) is task and not changed and (task.exception() or not error.transient):
+                del self._held[file]  # another reader asks again; its URLs may be new ones
             raise
-        file.check(reader)  # another replica may have answered meanwhile
+        file.answers.update(reader.answers)
         return data
 
     async def info(self, path: str) -> Info:
@@ -277,7 +271,7 @@ class Readers:
 
     async def close(self) -> None:
         """Close all files."""
-        tasks = [task for _, task in self._opening.values()]
+        tasks = [*self._held.values(), *(task for _, task in self._opening.values())]
         self._opening.clear()
         self._held.clear()
         for task in tasks:

@@ -18,7 +18,7 @@ from fsspec.callbacks import Callback
 
 from coalloc import api
 from coalloc.broker_client import DatasetEntry
-from coalloc.download import range_reader
+from coalloc.download import range_reader, replica_sessions
 from coalloc.engine.fsspec_source import BridgeSource
 from coalloc.errors import UsageError
 from coalloc.plugins import fsspec_readers
@@ -194,8 +194,23 @@ def test_an_open_file_keeps_to_its_version_after_all_connections_were_closed(web
         sync(files.loop, files.aclose)
         replace(web)
         file.seek(5 << 20)
-        with pytest.raises(OSError, match="changed while it was open"):
+        with pytest.raises(OSError, match="changed"):
             file.read(10)
+
+
+def test_an_open_file_is_not_continued_by_a_replica_that_it_was_not_read_from(web, monkeypatch):
+    monkeypatch.setattr(replica_sessions, "CHECKED_SECONDS", 0.0)
+    content = put(web[:1])
+    with fsspec.open(f"coget://{both(web)}", block_size=1 << 20) as file:
+        assert file.read(10) == content[:10]
+        (web[0].root / "x.bin").rename(web[0].root / "aside")
+        replace(web[1:])
+        file.seek(5 << 20)
+        for _ in range(2):
+            with pytest.raises(OSError, match=r"404|new version"):
+                file.read(10)
+        (web[0].root / "aside").rename(web[0].root / "x.bin")
+        assert file.read(10) == content[5 << 20 :][:10]
 
 
 def test_a_file_that_was_missing_for_a_moment_is_read_again(web):
