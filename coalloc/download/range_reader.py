@@ -9,7 +9,7 @@ pieces with known hashes are checked, as far as a read has all their bytes.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from coalloc.download.agreement import Agreement
@@ -20,10 +20,10 @@ from coalloc.download.read_replicas import ReadReplicas
 from coalloc.download.reader_pool import ReaderPool
 from coalloc.download.replica_sessions import ReplicaSessions
 from coalloc.engine.base import Source
-from coalloc.errors import SourceError, TooMuch, UsageError
+from coalloc.errors import ReplicaChanged, ServerSays, SourceError, TooMuch, UsageError
 from coalloc.model.checksums import Checksum
 from coalloc.model.forecasts import Estimate
-from coalloc.model.replicas import ReplicaSet
+from coalloc.model.replicas import ReplicaSet, Stat
 from coalloc.safe_text import redact
 from coalloc.util.concurrency import gather
 
@@ -42,6 +42,7 @@ class RangeReader:
     :param make: returns a new source for the replica with this index
     :param estimates: forecast of each replica from earlier transfers
     :param pool: forecasts and idle sessions, which all readers of an event loop share
+    :param known: earlier answers of replicas, by URL, which they must not contradict
     """
 
     def __init__(
@@ -50,19 +51,29 @@ class RangeReader:
         make: Callable[[int], Source],
         estimates: Sequence[Estimate],
         pool: ReaderPool,
+        known: Mapping[str, Stat] = {},
     ) -> None:
         self._agreement = Agreement(file)
+        urls = [replica.url for replica in file.replicas]
+        self._agreement.first_answers.update((i, known[url]) for i, url in enumerate(urls) if url in known)
         self._known = file.checksums
         hashes = file.pieces
         is_wrong = (lambda at, data: contradicts(hashes, self.size, at, data)) if hashes else (lambda at, data: False)
         replicas = [
             ReplicaSessions(
-                replica.url, partial(make, i), partial(self._agreement.check, i), is_wrong, estimates[i], pool
+                replica.url,
+                partial(make, i),
+                partial(self._agreement.check, i),
+                partial(self._join, i),
+                is_wrong,
+                estimates[i],
+                pool,
             )
             for i, replica in enumerate(file.replicas)
         ]
         self._choice = ReadReplicas(replicas, pool.forecasts)
         self._reading = 0
+        self._has_read = False
         self._timer: asyncio.TimerHandle | None = None
 
     @property
@@ -72,11 +83,15 @@ class RangeReader:
         return self._agreement.size
 
     @property
+    def answers(self) -> dict[str, Stat]:
+        """The first answer of each replica that has answered and agrees with the others, by URL."""
+        first = self._agreement.first_answers
+        return {self._choice.replicas[i].url: first[i] for i in self._agreement.answered}
+
+    @property
     def versions(self) -> dict[str, str]:
-        """The version of each replica that has answered and names one, by URL."""
-        answers = self._agreement.first_answers.items()
-        urls = [each.url for each in self._choice.replicas]
-        return {urls[i]: stat.validator for i, stat in answers if stat.validator}
+        """The version in each of the answers, if it names one, by URL."""
+        return {url: stat.validator for url, stat in self.answers.items() if stat.validator}
 
     @property
     def checksums(self) -> tuple[Checksum, ...]:
@@ -125,7 +140,33 @@ class RangeReader:
         finally:
             self._reading -= 1
             self._rest_later()
+        self._has_read = True
         return assembled(ranges, dict(zip(wanted, arrived, strict=True)))
+
+    async def _join(self, index: int) -> None:
+        """Check that the file is unchanged before a replica is used that answers after bytes were read.
+
+        :raises SourceError: if it has changed, or no replica that answered before can tell
+        """
+        if not self._has_read or index in self._agreement.first_answers:
+            return
+        known = [each for each in self._choice.replicas if each.stat]
+        changed = any(isinstance(each.error, ReplicaChanged) for each in known)
+        for other in known:
+            if changed:
+                break
+            try:
+                await other.ask_again()
+            except ReplicaChanged:
+                changed = True
+            except SourceError:
+                continue
+            else:
+                return
+        may = f"{redact(self._choice.replicas[index].url)} may be a new version of the file"
+        if changed:
+            raise ReplicaChanged(may, "open it again")
+        raise ServerSays(f"{may}: no replica that was read before answers", "open it again")
 
     def _rest_later(self) -> None:
         """Close the sessions when nothing has been read for a while."""

@@ -38,6 +38,8 @@ class ReadReplicas:
         """One for each read under way: it is decided late which replica gets a read."""
         self.time = asyncio.get_running_loop().time
         self._count = 0
+        self._has_failed = False
+        """Whether a read has ended because no replica was left."""
         self._chance = Random()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._closed = False
@@ -79,7 +81,14 @@ class ReadReplicas:
             self.note(replica, error)
 
     def connect_again(self) -> None:
-        """Begin to connect replicas that failed before, when their pause is over."""
+        """Begin to connect replicas that failed before, when their pause is over.
+
+        After a read for which none was left, replicas that were dropped are used again, unless they have changed.
+        """
+        if self._has_failed:
+            self._has_failed = False
+            for replica in self.replicas:
+                replica.dropped = isinstance(replica.error, ReplicaChanged)
         for replica in self.replicas:
             if replica.stat is None and replica.error and not (replica.dropped or self._pauses(replica)):
                 replica.error = None
@@ -122,6 +131,7 @@ class ReadReplicas:
                 raise self.contradiction
             possible = [each for each in self.replicas if not each.dropped and failures[each] < TRIES]
             if not possible:
+                self._has_failed = True
                 raise self.no_source()
             ready = [each for each in possible if not self._pauses(each)]
             if ready:

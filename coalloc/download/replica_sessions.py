@@ -1,7 +1,7 @@
 """The sessions with one replica for random reads: one for each concurrent read, kept open for the next one."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from coalloc.download.reader_pool import ReaderPool
 from coalloc.engine.base import Source
@@ -19,7 +19,7 @@ MOST = 8
 SILENCE = 15.0
 """Seconds without a byte after which a read has failed."""
 CHECKED_SECONDS = 1.0
-"""Seconds for which a version is trusted if the answers to reads do not show it."""
+"""Seconds for which a version is trusted if the answers to reads do not show it, or another replica joins."""
 
 
 class ReplicaRead:
@@ -49,6 +49,7 @@ class ReplicaSessions:
 
     :param make: returns a new session, not connected yet
     :param agree: checks each answer about the replica; raises an error if it is of another file or version
+    :param join: `await join()` before the first answer is used; raises an error if the file may be another one by now
     :param is_wrong: tells whether bytes from an offset on contradict known hashes
     :param estimate: prediction from earlier transfers
     :param pool: the idle sessions of all readers
@@ -66,6 +67,7 @@ class ReplicaSessions:
         url: str,
         make: Callable[[], Source],
         agree: Callable[[Stat], None],
+        join: Callable[[], Awaitable[None]],
         is_wrong: Callable[[int, bytes], bool],
         estimate: Estimate,
         pool: ReaderPool,
@@ -82,6 +84,7 @@ class ReplicaSessions:
         self.pausing_until = 0.0
         self._make = make
         self._agree = agree
+        self._join = join
         self._is_wrong = is_wrong
         self._pool = pool
         self._idle: list[Source] = []
@@ -127,6 +130,20 @@ class ReplicaSessions:
         finally:
             self.busy -= 1
 
+    async def ask_again(self) -> None:
+        """Compare the replica with its first answer, by a new session, unless that was just done.
+
+        :raises ReplicaChanged: if it is another version by now
+        :raises CoallocError: if it does not answer
+        """
+        if self._time() < self._checked_at + CHECKED_SECONDS:
+            return
+        session = self._make()
+        try:
+            self._agree(await session.open())
+        finally:
+            await session.close()
+
     async def _session(self) -> Source:
         """Return an idle session, or a new one. If this machine has all that are permitted, wait for one."""
         while not self._idle:  # also if another read has taken the one that became idle
@@ -134,6 +151,8 @@ class ReplicaSessions:
             try:
                 if stat := await self._connected(made):
                     self._open.add(made)
+                    if self.stat is None:
+                        await self._join()
                     self._agreed(stat)
                     return made
             except BaseException:

@@ -40,6 +40,7 @@ class BlocksAhead:
         :param expected: ranges that will probably be read soon; other requests ahead are cancelled
         """
         number = start // self._block
+        self._forget_failed(number)  # earlier, when nothing waited for it
         in_order = number == self._next
         self._most = min(max(1, 2 * self._most), max(1, MOST_BYTES // self._block)) if in_order else 0
         self._next = number + 1
@@ -55,10 +56,9 @@ class BlocksAhead:
         try:
             data = await asyncio.shield(task)  # if this read is cancelled, other blocks of the run are still wanted
         except BaseException:
-            for each in [
-                each for each, (_, own) in self._runs.items() if own is task and (task.done() or each == number)
-            ]:
-                self._forget(each)  # the next read of a block tries again
+            self._forget_failed(number)  # the next read of a block tries again
+            if self._runs.get(number) == (first, task):
+                self._forget(number)
             raise
         self._forget(number)
         self._had.append(number)
@@ -104,6 +104,13 @@ class BlocksAhead:
 
     async def _call(self, run: range) -> bytes:
         return await self._read(run.start * self._block, min(run.stop * self._block, self._size))
+
+    def _forget_failed(self, number: int) -> None:
+        """Forget all blocks of the request for a block if it has failed."""
+        _, task = self._runs.get(number, (0, None))
+        if task and task.done() and (task.cancelled() or task.exception()):
+            for each in [each for each, (_, own) in self._runs.items() if own is task]:
+                self._forget(each)
 
     def _forget(self, number: int) -> None:
         """Forget a block; cancel the request if it is for no other block."""

@@ -6,25 +6,27 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from weakref import WeakSet
+from weakref import WeakKeyDictionary, WeakSet
 
 from coalloc import api
 from coalloc.errors import (
+    CoallocError,
+    LimitExceeded,
     NoSuchFile,
     NothingToFetchFrom,
     ReplicaChanged,
     ServerSays,
     SourceError,
     Unsupported,
-    VerificationError,
 )
 from coalloc.model.listings import Entry
 from coalloc.model.progress import Snapshot
-from coalloc.model.replicas import DATASET
+from coalloc.model.replicas import DATASET, Stat
 from coalloc.plugins.names import child, directory, listed_at, sources
 from coalloc.plugins.storage_sessions import StorageSessions
+from coalloc.util.listing_limits import DEEPEST, MOST_BELOW, MOST_NAMES
 
-__all__ = ["Readers"]
+__all__ = ["OpenFile", "Readers", "WalkedTree"]
 
 MOST_OPEN = 64
 """Most files kept open."""
@@ -36,6 +38,44 @@ TYPES = {"dir": "directory", "file": "file", "link": "link", "other": "other"}
 
 Range = tuple[int | None, int | None]
 Info = dict[str, Any]
+
+
+class WalkedTree:
+    """The entries found below a directory so far.
+
+    :param top: path of the directory
+    """
+
+    def __init__(self, top: str) -> None:
+        self._top = top
+        self._found = self._length = 0
+
+    def add(self, path: str, entries: Sequence[Info]) -> None:
+        """Add the entries of a directory below.
+
+        :raises LimitExceeded: when the tree exceeds the limits in depth or size
+        """
+        remedy = "give its subdirectories one by one, unless its listings repeat"
+        if path.count("/") - self._top.count("/") > DEEPEST:
+            raise LimitExceeded(f"{path} is more than {DEEPEST} directories deep", remedy)
+        self._found += len(entries)
+        self._length += sum(len(entry["name"]) for entry in entries)
+        if self._found > MOST_BELOW or self._length > MOST_NAMES:
+            what = f"{MOST_BELOW} files and directories, or {MOST_NAMES} characters of their names"
+            raise LimitExceeded(f"{self._top} has more than {what}", remedy)
+
+
+class OpenFile:
+    """A file that a program has opened, whose bytes must all be of one version.
+
+    :param size: its size when it was opened
+    :ivar answers: of the replicas from which it may be read; empty before the first read
+    """
+
+    def __init__(self, path: str, size: int) -> None:
+        self.path = path
+        self.size = size
+        self.answers: dict[str, Stat] = {}
 
 
 class Readers:
@@ -51,6 +91,8 @@ class Readers:
         self._time = asyncio.get_running_loop().time
         self._pool = api.ReaderPool()
         self._opening: OrderedDict[str, tuple[float, asyncio.Task[api.RangeReader]]] = OrderedDict()
+        self._held: WeakKeyDictionary[OpenFile, asyncio.Task[api.RangeReader]] = WeakKeyDictionary()
+        """The task that opened the reader of each open file, which goes on with the replicas that have not changed."""
         self._all: WeakSet[api.RangeReader] = WeakSet()
         self._storages = StorageSessions()
 
@@ -73,8 +115,8 @@ class Readers:
                 self._forget(path, task)
             raise
 
-    async def _open(self, path: str) -> api.RangeReader:
-        reader = await api.open_reader(self._request(path), self._pool)
+    async def _open(self, path: str, known: Mapping[str, Stat] | None = None) -> api.RangeReader:
+        reader = await api.open_reader(self._request(path), self._pool, known)
         self._all.add(reader)
         return reader
 
@@ -85,32 +127,50 @@ class Readers:
         if self._opening.get(path, (0.0, None))[1] is task:
             del self._opening[path]
 
-    async def read(
-        self, path: str, ranges: Sequence[Range], size: int | None = None, versions: Mapping[str, str] | None = None
-    ) -> tuple[list[bytes], Mapping[str, str]]:
-        """Return the bytes of each range, and the versions of the replicas. A range may be as in a slice of Python.
+    async def read(self, path: str, ranges: Sequence[Range]) -> list[bytes]:
+        """Return the bytes of each range of a file that is not open. A range may be as in a slice of Python.
 
-        :param size: expected size; None for any
-        :param versions: expected versions of replicas
-        :raises ReplicaChanged: if the file has another size or version
         :raises CoallocError: if it cannot be read
         """
         task = self._task(path)
-        reader = await self._opened(path, task)
-        self._check(path, reader, size, versions or {})
+        old = task.done()
         try:
-            data = await reader.read_many([_within(each, reader.size) for each in ranges])
-        except (ReplicaChanged, VerificationError):
-            self._forget(path, task)  # the next one that opens it gets the new version
-            raise
-        self._check(path, reader, size, versions or {})  # another replica may have answered meanwhile
-        return data, reader.versions
+            return await self._read(path, task, ranges)
+        except CoallocError as error:
+            if error.transient or not old:
+                raise
+        return await self._read(path, self._task(path), ranges)  # the file may have been replaced since it was opened
 
-    @staticmethod
-    def _check(path: str, reader: api.RangeReader, size: int | None, versions: Mapping[str, str]) -> None:
-        now = reader.versions
-        if size not in (None, reader.size) or any(now.get(url, known) != known for url, known in versions.items()):
-            raise ReplicaChanged(f"{path} was changed while it was open", "open it again")
+    async def _read(self, path: str, task: "asyncio.Task[api.RangeReader]", ranges: Sequence[Range]) -> list[bytes]:
+        reader = await self._opened(path, task)
+        try:
+            return await reader.read_many([_within(each, reader.size) for each in ranges])
+        except CoallocError:
+            self._forget(path, task)  # a new reader gets the new version, and asks servers that refused this once
+            raise
+
+    async def read_open(self, file: OpenFile, start: int, end: int) -> bytes:
+        """Return bytes [start, end) of an open file.
+
+        :raises ReplicaChanged: if the file has another size or version by now
+        :raises CoallocError: if they cannot be read
+        """
+        task = self._held.get(file)
+        if task is None:
+            again = asyncio.create_task(self._open(file.path, file.answers)) if file.answers else None
+            task = self._held[file] = again or self._task(file.path)
+        try:
+            reader = await self._opened(file.path, task)
+            if reader.size != file.size:
+                raise ReplicaChanged(f"{file.path} was changed while it was open", "open it again")
+            (data,) = await self._read(file.path, task, [(start, end)])
+        except CoallocError as error:
+            changed = isinstance(error, ReplicaChanged) and file.answers
+            if self._held.get(file) is task and not changed and (task.exception() or not error.transient):
+                del self._held[file]  # another reader asks again; its URLs may be new ones
+            raise
+        file.answers.update(reader.answers)
+        return data
 
     async def info(self, path: str) -> Info:
         """Return the description of a file or directory.
@@ -207,12 +267,13 @@ class Readers:
 
         :raises CoallocError: as a download
         """
-        await api.download(self._request(path)._replace(output=Path(target), overwrite=True), watch)
+        await api.download(self._request(path)._replace(output=Path(target), overwrite=True, one_file=True), watch)
 
     async def close(self) -> None:
         """Close all files."""
-        tasks = [task for _, task in self._opening.values()]
+        tasks = [*self._held.values(), *(task for _, task in self._opening.values())]
         self._opening.clear()
+        self._held.clear()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -8,7 +8,7 @@ and process, and are never pickled.
 
 import asyncio
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,7 @@ from fsspec.spec import AbstractBufferedFile
 if TYPE_CHECKING:
     from coalloc.model.progress import Snapshot
     from coalloc.plugins.blocks_ahead import BlocksAhead
-    from coalloc.plugins.fsspec_readers import Readers
+    from coalloc.plugins.fsspec_readers import OpenFile, Readers, WalkedTree
 
 __all__ = ["CogetFile", "CogetFileSystem"]
 
@@ -89,16 +89,28 @@ class CogetFileSystem(AsyncFileSystem):  # type: ignore[misc]
         with os_errors(path):
             return await self._here.info(path)
 
-    async def _ls(self, path: str, detail: bool = True, **kwargs: Any) -> list[Any]:
+    async def _ls(self, path: str, detail: bool = True, tree: "WalkedTree | None" = None, **kwargs: Any) -> list[Any]:
         path = self._strip_protocol(path)
         with os_errors(path):
             found = await self._here.entries(path)
+        if tree:
+            tree.add(path, found)
         return found if detail else sorted(each["name"] for each in found)
+
+    async def _walk(self, path: str, *arguments: Any, **kwargs: Any) -> AsyncIterator[Any]:
+        """Yield the directories below a path as fsspec does, which has no limits for depth and number."""
+        from coalloc.plugins.fsspec_readers import WalkedTree
+
+        path = self._strip_protocol(path)
+        kwargs.setdefault("tree", WalkedTree(path))
+        with os_errors(path):
+            async for found in super()._walk(path, *arguments, **kwargs):
+                yield found
 
     async def _cat_file(self, path: str, start: int | None = None, end: int | None = None, **kwargs: Any) -> bytes:
         path = self._strip_protocol(path)
         with os_errors(path):
-            (data,), _ = await self._here.read(path, [(start, end)])
+            (data,) = await self._here.read(path, [(start, end)])
         return data
 
     async def _cat_ranges(
@@ -124,7 +136,7 @@ class CogetFileSystem(AsyncFileSystem):  # type: ignore[misc]
         async def read(path: str, places: list[int]) -> None:
             try:
                 with os_errors(path):
-                    data, _ = await self._here.read(path, [wanted[i] for i in places])
+                    data = await self._here.read(path, [wanted[i] for i in places])
             except OSError as error:
                 if on_error == "raise":
                     raise
@@ -162,15 +174,13 @@ class CogetFileSystem(AsyncFileSystem):  # type: ignore[misc]
             raise NotImplementedError(READ_ONLY)
         return CogetFile(self, path, mode, **kwargs)
 
-    async def read_block(self, file: "CogetFile", start: int, end: int) -> bytes:
+    async def read_block(self, file: "OpenFile", start: int, end: int) -> bytes:
         """Return bytes of an open file.
 
         :raises OSError: if they cannot be read, or if the file has changed since it was opened
         """
         with os_errors(file.path):
-            (data,), now = await self._here.read(file.path, [(start, end)], file.size, file.versions)
-        file.versions.update(now)
-        return data
+            return await self._here.read_open(file, start, end)
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop; the next call opens them again."""
@@ -185,7 +195,6 @@ class CogetFile(AbstractBufferedFile):  # type: ignore[misc]
     def __init__(
         self, *arguments: Any, cache_type: str = "blockcache", cache_options: Any = None, **kwargs: Any
     ) -> None:
-        self.versions: dict[str, str] = {}
         self._in_blocks = cache_type == "blockcache"
         self._ahead: BlocksAhead | None = None
         self._until = 0
@@ -193,8 +202,10 @@ class CogetFile(AbstractBufferedFile):  # type: ignore[misc]
         if self._in_blocks:
             cache_options = {"maxblocks": CACHED, **(cache_options or {})}
         super().__init__(*arguments, cache_type=cache_type, cache_options=cache_options, **kwargs)
+        from coalloc.plugins.fsspec_readers import OpenFile
         from coalloc.plugins.read_pattern import ReadPattern
 
+        self._known = OpenFile(self.path, self.size)
         self._pattern = ReadPattern(self.size)
 
     def read(self, length: int | None = -1) -> bytes:
@@ -213,11 +224,11 @@ class CogetFile(AbstractBufferedFile):  # type: ignore[misc]
 
     async def _fetch_block(self, start: int, end: int) -> bytes:
         if not self._in_blocks:  # other caches have their own way to read ahead
-            return await self.fs.read_block(self, start, end)  # type: ignore[no-any-return]
+            return await self.fs.read_block(self._known, start, end)  # type: ignore[no-any-return]
         if self._ahead is None or self._ahead.loop is not asyncio.get_running_loop():  # as after a fork
             from coalloc.plugins.blocks_ahead import BlocksAhead
 
-            self._ahead = BlocksAhead(partial(self.fs.read_block, self), self.size, self.blocksize)
+            self._ahead = BlocksAhead(partial(self.fs.read_block, self._known), self.size, self.blocksize)
         return await self._ahead.read(start, end, self._until, self._expected)
 
     def close(self) -> None:

@@ -10,7 +10,15 @@ import pytest
 from coalloc.download import replica_sessions
 from coalloc.download.range_reader import IDLE_SECONDS, RangeReader
 from coalloc.download.reader_pool import ReaderPool
-from coalloc.errors import NoAnswer, NoSuchFile, ReplicaChanged, TooMuch, UsageError, VerificationError
+from coalloc.errors import (
+    NoAnswer,
+    NoSuchFile,
+    NothingToFetchFrom,
+    ReplicaChanged,
+    TooMuch,
+    UsageError,
+    VerificationError,
+)
 from coalloc.model.checksums import Checksum, PieceHashes
 from coalloc.model.forecasts import Estimate
 from coalloc.model.replicas import Replica, ReplicaSet
@@ -152,6 +160,35 @@ def test_versions_are_never_mixed(certain):
     run(main())
 
 
+@pytest.mark.parametrize("dies_at", [5.0, float("inf")])
+def test_a_replica_that_answers_late_may_not_bring_a_new_version(dies_at):
+    new = bytes(len(CONTENT))
+
+    async def main():
+        first = Behaviour(rates=((0.0, 1e8),), becomes=((10.0, new),), certain=True, dies_at=dies_at)
+        late = Behaviour(rates=((0.0, 1e9),), becomes=((10.0, new),), certain=True, dies_at=0.0, returns_at=9.0)
+        async with Replicas(first, late) as reader:
+            await read_at_random(reader, 5)
+            await asyncio.sleep(11)
+            for _ in range(3):
+                with pytest.raises((NothingToFetchFrom, ReplicaChanged)):
+                    await reader.read(0, SIZE)
+
+    run(main())
+
+
+def test_a_replica_that_answers_late_is_used_if_the_file_is_unchanged():
+    async def main():
+        replicas = Replicas(GOOD, Behaviour(rates=((0.0, 1e9),), dies_at=0.0, returns_at=9.0))
+        async with replicas as reader:
+            await read_at_random(reader, 5)
+            await asyncio.sleep(11)
+            await read_at_random(reader, 300)
+        assert replicas.sent(1)
+
+    run(main())
+
+
 def test_the_unchanged_replica_goes_on_when_another_changes():
     async def main():
         changing = Behaviour(rates=((0.0, 1e9),), becomes=((1.0, bytes(len(CONTENT))),), certain=True)
@@ -160,6 +197,28 @@ def test_the_unchanged_replica_goes_on_when_another_changes():
             await asyncio.sleep(3)
             await read_at_random(reader, 300)
             assert isinstance(reader.errors["sim://host0/file"], ReplicaChanged)
+
+    run(main())
+
+
+def test_after_a_failed_read_replicas_that_refused_are_asked_again_but_not_changed_ones():
+    class Away(SimulatedSource):
+        async def fetch(self, span, deliver):
+            if 1 < asyncio.get_running_loop().time() < 9:
+                raise NoSuchFile("away", "")
+            await super().fetch(span, deliver)
+
+    async def main():
+        changing = Behaviour(rates=((0.0, 1e9),), becomes=((1.0, bytes(len(CONTENT))),), certain=True)
+        async with Replicas(GOOD, changing, kinds=(Away, SimulatedSource)) as reader:
+            await read_at_random(reader, 5)
+            await asyncio.sleep(3)
+            for _ in range(2):
+                with pytest.raises(NothingToFetchFrom, match=r"away[\s\S]*changed"):
+                    await reader.read(0, SIZE)
+            await asyncio.sleep(6)
+            await read_at_random(reader, 5)
+            assert list(reader.errors) == ["sim://host1/file"]
 
     run(main())
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from contextlib import nullcontext
 
 import pytest
 from hypothesis import given, settings
@@ -83,24 +84,29 @@ def test_expected_ranges_are_requested_together_and_once():
     run(main())
 
 
-def test_a_failure_ahead_is_raised_when_its_block_is_read_and_the_next_read_tries_again():
-    lost = [True]
+def test_what_failed_ahead_is_requested_again_when_its_block_is_read():
+    asked, left = [], []
 
     async def fail(start, end):
-        if start <= 2 * LENGTH < end and lost.pop():
-            lost.append(False)
+        asked.append(start // LENGTH)
+        if start == 2 * LENGTH and left:
+            left.pop()
             raise OSError("lost")
         return content(start, end)
 
     async def main():
-        ahead = BlocksAhead(fail, SIZE, LENGTH)
-        await ahead.read(0, LENGTH)
-        await ahead.read(LENGTH, 2 * LENGTH)
-        await asyncio.sleep(1)
-        with pytest.raises(OSError, match="lost"):
-            await ahead.read(2 * LENGTH, 3 * LENGTH)
-        assert await ahead.read(2 * LENGTH, 3 * LENGTH) == content(2 * LENGTH, 3 * LENGTH)
-        ahead.cancel()
+        for failures, read in ((1, nullcontext()), (2, pytest.raises(OSError, match="lost"))):
+            asked.clear()
+            left.extend(range(failures))
+            ahead = BlocksAhead(fail, SIZE, LENGTH)
+            await ahead.read(0, LENGTH)
+            await ahead.read(LENGTH, 2 * LENGTH)
+            await asyncio.sleep(1)
+            assert asked.count(2) == 1, "it was requested ahead"
+            with read:
+                assert await ahead.read(2 * LENGTH, 3 * LENGTH) == content(2 * LENGTH, 3 * LENGTH)
+            assert await ahead.read(2 * LENGTH, 3 * LENGTH) == content(2 * LENGTH, 3 * LENGTH)
+            ahead.cancel()
 
     run(main())
 

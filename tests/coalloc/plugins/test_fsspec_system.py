@@ -13,20 +13,22 @@ from pathlib import Path
 
 import fsspec
 import pytest
+from fsspec.asyn import sync
 from fsspec.callbacks import Callback
 
 from coalloc import api
 from coalloc.broker_client import DatasetEntry
-from coalloc.download import range_reader
+from coalloc.download import range_reader, replica_sessions
 from coalloc.engine.fsspec_source import BridgeSource
 from coalloc.errors import UsageError
 from coalloc.plugins import fsspec_readers
 from coalloc.plugins.fsspec_system import CogetFile, CogetFileSystem
+from coalloc.util.listing_limits import DEEPEST
 from tests.support.broker import broker_in
 from tests.support.fetching import options, random_file
 from tests.support.nginx import Nginx
 from tests.support.vsftpd import Vsftpd
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import PATIENCE, wait_until
 
 SIZE = 9 << 20
 
@@ -94,6 +96,17 @@ def test_a_whole_file_is_downloaded_and_its_progress_shown(web, tmp_path):
     assert list(tmp_path.glob("here.bin*")) == [tmp_path / "here.bin"]
 
 
+def test_a_metalink_of_several_files_is_no_file(web, tmp_path):
+    put(web)
+    entries = "".join(f'<file name="{name}"><url>{web[0].url("x.bin")}</url></file>' for name in "ab")
+    (web[0].root / "two.meta4").write_text(f'<metalink xmlns="urn:ietf:params:xml:ns:metalink">{entries}</metalink>')
+    files = fsspec.filesystem("coget")
+    for get in (files.get_file, files.get):
+        with pytest.raises(OSError, match="names 2 files"):
+            get(web[0].url("two.meta4"), str(tmp_path / "here"))
+    assert not (tmp_path / "here").exists()
+
+
 def test_errors_are_those_that_fsspec_expects(web, tmp_path):
     files = fsspec.filesystem("coget")
     put(web)
@@ -124,11 +137,7 @@ def test_a_file_that_changes_while_it_is_open_is_not_read_further(web):
     old = put(web)
     with fsspec.open(f"coget://{both(web)}", block_size=1 << 20) as file:
         assert file.read(100) == old[:100]
-        new = random_file(web[0].root / "new", SIZE, seed=2)
-        for server in web:
-            (server.root / "renamed").write_bytes(new)
-            os.utime(server.root / "renamed", (1, 1))
-            (server.root / "renamed").replace(server.root / "x.bin")
+        new = replace(web)
         file.seek(5 << 20)
         with pytest.raises(OSError, match="changed") as caught:
             file.read(100)
@@ -137,6 +146,88 @@ def test_a_file_that_changes_while_it_is_open_is_not_read_further(web):
         with pytest.raises(OSError, match="changed"):
             file.read(100)
     assert fsspec.filesystem("coget").cat_file(both(web)) == new
+
+
+def replace(servers, name="x.bin", seed=2, size=SIZE) -> bytes:
+    """Replace a file by another one of another time, as a server's admin does."""
+    for server in servers:
+        content = random_file(server.root / "new", size, seed=seed)
+        os.utime(server.root / "new", (seed, seed))
+        (server.root / "new").replace(server.root / name)
+    return content
+
+
+@pytest.mark.parametrize("size", [SIZE, SIZE // 2])
+def test_a_file_that_was_replaced_and_is_not_open_is_read_anew(web, size):
+    put(web)
+    files = fsspec.filesystem("coget")
+    for seed, read in enumerate((files.cat_file, lambda path: files.cat_ranges([path], 0, SIZE)[0]), 2):
+        read(both(web))
+        new = replace(web, seed=seed, size=size)
+        assert read(both(web)) == new
+
+
+def test_an_open_file_goes_on_with_the_unchanged_replica_when_the_path_is_opened_again(web, monkeypatch):
+    monkeypatch.setattr(fsspec_readers, "FRESH", 0.0)
+    content, files = put(web), fsspec.filesystem("coget")
+
+    def connected() -> list[int]:
+        (readers,) = files._readers.values()
+        return [len(reader.versions) for reader in readers._all]
+
+    with files.open(both(web), block_size=1 << 20) as file:
+        assert file.read(10) == content[:10]
+        wait_until(lambda: connected() == [2])
+        os.utime(web[1].root / "x.bin", (1, 1))
+        assert files.size(both(web)) == SIZE
+        wait_until(lambda: connected() == [2, 2])
+        file.seek(5 << 20)
+        assert file.read() == content[5 << 20 :]
+
+
+def test_an_open_file_keeps_to_its_version_after_all_connections_were_closed(web):
+    content, files = put(web), fsspec.filesystem("coget")
+    with files.open(web[0].url("x.bin"), block_size=1 << 20) as file:
+        assert file.read(10) == content[:10]
+        sync(files.loop, files.aclose)
+        assert file.read(2 << 20) == content[10:][: 2 << 20]
+        sync(files.loop, files.aclose)
+        replace(web)
+        file.seek(5 << 20)
+        with pytest.raises(OSError, match="changed"):
+            file.read(10)
+
+
+def test_an_open_file_is_not_continued_by_a_replica_that_it_was_not_read_from(web, monkeypatch):
+    monkeypatch.setattr(replica_sessions, "CHECKED_SECONDS", 0.0)
+    content = put(web[:1])
+    with fsspec.open(f"coget://{both(web)}", block_size=1 << 20) as file:
+        assert file.read(10) == content[:10]
+        (web[0].root / "x.bin").rename(web[0].root / "aside")
+        replace(web[1:])
+        file.seek(5 << 20)
+        for _ in range(2):
+            with pytest.raises(OSError, match=r"404|new version"):
+                file.read(10)
+        (web[0].root / "aside").rename(web[0].root / "x.bin")
+        assert file.read(10) == content[5 << 20 :][:10]
+
+
+def test_a_file_that_was_missing_for_a_moment_is_read_again(web):
+    content = put(web)
+    files = fsspec.filesystem("coget")
+    with files.open(both(web), block_size=1 << 20) as file:
+        assert file.read(10) == files.cat_file(both(web), 0, 10) == content[:10]
+        for server in web:
+            (server.root / "x.bin").rename(server.root / "aside")
+        file.seek(5 << 20)
+        for read in (lambda: file.read(10), lambda: files.cat_file(both(web), 5, 9)):
+            with pytest.raises(FileNotFoundError):
+                read()
+        for server in web:
+            (server.root / "aside").rename(server.root / "x.bin")
+        assert file.read(10) == content[5 << 20 :][:10]
+        assert files.cat_file(both(web), 5, 9) == content[5:9]
 
 
 def test_a_replica_of_another_size_ends_the_reads(web):
@@ -202,6 +293,26 @@ def test_a_directory_of_a_server_can_be_listed(start_gridftp, tmp_path):
         files.ls(f"{top}/none")
     below = fsspec.filesystem("replica", replicas=[server.url("")])
     assert below.find("") == ["a b/x 1.csv"]
+
+
+def test_a_tree_without_end_is_refused(start_gridftp, tmp_path, monkeypatch):
+    server = start_gridftp(tmp_path / "export")
+    files, top = fsspec.filesystem("coget"), server.url("tree")
+    deepest = (server.root / "tree").joinpath(*["d"] * DEEPEST)
+    deepest.mkdir(parents=True)
+    (deepest / "x").write_bytes(b"1")
+    assert files.find(top) == [f"{top}/{'d/' * DEEPEST}x"]
+    (deepest / "more").mkdir()
+    for find in (files.find, files.du, lambda tree: files.get(tree, str(tmp_path / "got"), recursive=True)):
+        with pytest.raises(OSError, match="d/more is more than 100 directories deep"):
+            find(top)
+    assert not (tmp_path / "got").exists()
+    for limit, most in (("MOST_BELOW", 2), ("MOST_NAMES", 200)):
+        with monkeypatch.context() as changed:
+            changed.setattr(fsspec_readers, limit, most)
+            with pytest.raises(OSError, match="has more than"):
+                files.find(top)
+    assert files.find(top, maxdepth=1, withdirs=True) == [top, f"{top}/d"]
 
 
 def test_a_directory_of_a_server_without_mlst_can_be_listed(tmp_path):
