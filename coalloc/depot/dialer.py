@@ -17,7 +17,7 @@ from coalloc.util.addresses import AddressPolicy
 from coalloc.util.concurrency import first_success, succeeded
 from coalloc.util.dialer import DirectDialer, checked
 
-__all__ = ["NO_TIMES", "DepotRoutes", "RelayedDialer", "RouteTimes", "refused_by_server"]
+__all__ = ["NO_TIMES", "DepotRoutes", "RelayedDialer", "RouteTimes", "refused_by_server", "why"]
 
 log = logging.getLogger(__name__)
 
@@ -182,7 +182,7 @@ class RelayedDialer(DirectDialer):
                 tasks.append(loop.create_task(super().dial(host, port, seconds, first)))
                 await first_success(tasks)
             if not succeeded(relayed):
-                self._avoid(name, f"{_why(relayed, route)}; connecting to {host}:{port} directly")
+                self._avoid(name, f"{why(relayed, route)}; connecting to {host}:{port} directly")
             kept = await (relayed if succeeded(relayed) else tasks[-1])
             self._taken[name] = str(route if succeeded(relayed) else DIRECT)
             return kept
@@ -198,7 +198,8 @@ class RelayedDialer(DirectDialer):
         self._avoided[host] = asyncio.get_running_loop().time() + AGAIN
 
 
-def _why(relayed: ConnectionTask, route: DepotRoute) -> str:
+def why(relayed: ConnectionTask, route: DepotRoute) -> str:
+    """Return why a route is not used."""
     error = relayed.exception() if relayed.done() else None
     if isinstance(error, DepotFailure | OSError):
         return describe(error, route)
