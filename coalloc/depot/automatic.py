@@ -10,8 +10,8 @@ import socket
 import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
 
-from coalloc.depot.completion import discard
-from coalloc.depot.dialer import AGAIN, CHECK, RelayedDialer, refused_by_server, why
+from coalloc.depot.completion import AGAIN, discard
+from coalloc.depot.dialer import CHECK, RelayedDialer, refused_by_server, why
 from coalloc.depot.protocol.addresses import HostPort
 from coalloc.depot.route import CHOSEN, DepotRoute
 from coalloc.errors import CoallocError, Unreachable

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from coalloc.depot.client import describe
-from coalloc.depot.completion import CompletedRoutes, Completion, ConnectionTask, discard
+from coalloc.depot.completion import AGAIN, CompletedRoutes, Completion, ConnectionTask, discard
 from coalloc.depot.protocol.addresses import HostPort
 from coalloc.depot.protocol.failures import DepotFailure
 from coalloc.depot.route import DIRECT, DepotRoute, DepotTicket, depot_of
@@ -24,8 +24,6 @@ log = logging.getLogger(__name__)
 HEAD_START = 1.5
 """Seconds for a route before the direct connection is tried, too."""
 CHECK = "check host and port, and that the server is running"
-AGAIN = 30.0
-"""Seconds after a failure for which a route is not tried."""
 
 AskTimes = Callable[[Sequence[str]], Awaitable[Mapping[str, Mapping[str, float]]]]
 """`await ask(hosts)`: return the expected times of the routes to hosts, as in `RouteTimes`. Raises a CoallocError."""
