@@ -37,7 +37,7 @@ class Limits:
         self._buffers: Counter[str] = Counter()
         self._tickets: dict[str, _TicketUse] = {}
         self._requests: dict[str, float] = {}
-        """Time of arrival of each request with a proof, by its session."""
+        """Time of arrival of each request with a proof, by the proof."""
 
     def take(self, permission: SessionPermission, header: SessionHeader | None, now: float) -> tuple[Account, int]:
         """Count a session that begins.
@@ -80,10 +80,10 @@ class Limits:
 
         :raises DepotFailure: if it was seen before, or may have been seen before the depot's start
         """
-        request = header.request
-        if request.session in self._requests or request.time < self._started:
+        proof = header.passes[0].proof  # and not the session, which others could use first
+        if proof in self._requests or header.request.time < self._started:
             raise DepotFailure("ticket", "the session header was used before")
-        self._requests[request.session] = now
+        self._requests[proof] = now
         while self._requests[oldest := next(iter(self._requests))] < now - 2 * CLOCK_SECONDS:
             del self._requests[oldest]
 

@@ -247,6 +247,14 @@ def test_a_request_is_served_once():
         limits.take(granted, given.header, NOW + 1)
 
 
+def test_a_request_does_not_use_up_the_session_of_another(monkeypatch):
+    monkeypatch.setattr("coalloc.depot.route.secrets.token_hex", lambda count: "0" * 2 * count)
+    limits = Limits(OURS, started=NOW - 1)
+    for user in ("mallory", "ann"):
+        given = opening(ticket(id=user, user=user))
+        limits.take(permission(OURS, "203.0.113.5", given, NOW), given.header, NOW)
+
+
 def test_a_request_from_before_the_start_may_have_been_served():
     given = opening()
     with pytest.raises(DepotFailure, match="used before"):
