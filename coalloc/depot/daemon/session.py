@@ -18,7 +18,7 @@ from coalloc.depot.daemon.ports import PortSession, listen
 from coalloc.depot.daemon.pump import Account, ConnectionPair, Ending, reset_on_close
 from coalloc.depot.daemon.shared import Depot
 from coalloc.depot.protocol.addresses import HostPort
-from coalloc.depot.protocol.failures import CONNECTING, DepotFailure
+from coalloc.depot.protocol.failures import CONNECTING, UNFIT, DepotFailure
 from coalloc.depot.protocol.http_connect import METRICS, HttpConnect, response
 from coalloc.depot.protocol.lsl import LogisticalSession
 from coalloc.depot.protocol.opening import Opening
@@ -194,10 +194,10 @@ class DepotSession:
         except DepotFailure as failure:
             if hop.instead is None or self._depot.broker is None:
                 raise
-            if failure.hop is None or failure.code not in CONNECTING:  # else the server failed, and not the depot
-                self._depot.broker.table.avoid(hop.place)
-            hop = hop.instead
+            chosen, hop = hop.place, hop.instead
             server, legs = await self._open(hop, opening)
+            if self._next_is_unfit(failure):  # and the server is up, for which a depot may wait in silence
+                self._depot.broker.table.avoid(chosen)
         try:
             assert self._front is not None, "it made the opening"
             keep_alive(self._client)
@@ -314,17 +314,25 @@ class DepotSession:
             async with asyncio.timeout(self._seconds(hop) * (1 if hop.instead else depots + 1)):
                 while missing := Answer.missing(data):
                     if not (more := await self._loop.sock_recv(server, missing)):
-                        raise DepotFailure("unreachable", f"{place} closed the connection")
+                        raise DepotFailure("unreachable", "it closed the connection")
                     data += more
+            answer = Answer.decode(data)
         except TimeoutError:
             raise DepotFailure("timeout", f"{place} did not answer") from None
         except OSError as error:
             raise DepotFailure("unreachable", f"{place} failed: {error.strerror}") from None
-        answer = Answer.decode(data)
+        except DepotFailure as failure:
+            raise DepotFailure("unreachable", f"{place} gave no answer of a depot: {failure.message}") from None
         if answer.failure is None:
             return answer.legs
         at = answer.failure.hop or 0  # a depot that this one has chosen counts from itself
         raise DepotFailure(answer.failure.code, answer.failure.message, at if self._forwards else self._hop + 1 + at)
+
+    def _next_is_unfit(self, failure: DepotFailure) -> bool:
+        """Return whether a failure of the next depot concerns other sessions, too."""
+        if failure.hop is None:
+            return failure.code in CONNECTING
+        return failure.code in UNFIT and failure.hop == self._hop + 1
 
     @property
     def _hop(self) -> int:
