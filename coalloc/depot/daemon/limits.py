@@ -45,7 +45,9 @@ class Limits:
         :returns: the account of its bytes, and the bytes that it may buffer
         :raises DepotFailure: if a limit is reached, or the request was seen before
         """
-        if self._by_user[permission.user] >= self._settings.most_per_user:
+        settings = self._settings
+        most = settings.most_per_user if permission.ticket else settings.most_per_address
+        if self._by_user[permission.user] >= most:
             raise DepotFailure("busy", "you have too many sessions at this depot")
         account = Account()
         if permission.ticket is not None:
