@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from coalloc.depot.daemon.permissions import CLOCK_SECONDS, SessionPermission
+from coalloc.depot.daemon.permissions import AHEAD_SECONDS, CLOCK_SECONDS, SessionPermission
 from coalloc.depot.daemon.pump import Account
 from coalloc.depot.daemon.settings import DepotSettings
 from coalloc.depot.protocol.failures import DepotFailure
@@ -86,7 +86,7 @@ class Limits:
         if proof in self._requests or header.request.time < self._started:
             raise DepotFailure("ticket", "the session header was used before")
         self._requests[proof] = now
-        while self._requests[oldest := next(iter(self._requests))] < now - 2 * CLOCK_SECONDS:
+        while self._requests[oldest := next(iter(self._requests))] < now - CLOCK_SECONDS - AHEAD_SECONDS:
             del self._requests[oldest]
 
     def _use(self, ticket: Ticket, now: float) -> Account:

@@ -39,6 +39,8 @@ __all__ = ["DepotSession", "Front"]
 RECEIVE = 1 << 16
 CHOSEN_SECONDS = 1.0
 """Time limit for each step with a depot that the broker has chosen, as the session can go on without it."""
+MARGIN = 0.01
+"""Seconds by which the clock may be adjusted while a session waits."""
 LINGER = 2.0
 """Seconds for a client to read why it was refused."""
 
@@ -155,6 +157,7 @@ class DepotSession:
         self._user = granted.user
         account, buffer = self._depot.limits.take(granted, opening.header, now)
         try:
+            await self._await_time(granted, opening.header)
             server, hop = await self._connect_on(opening, granted)
         except BaseException:
             self._depot.limits.give_back(granted, buffer)
@@ -173,6 +176,7 @@ class DepotSession:
         self._user = granted.user
         self._depot.limits.take(granted, header, now)
         try:
+            await self._await_time(granted, header)
             addresses = await self._addresses(opening.destination, granted)
             listener = listen(self._client, header.request, self._depot.settings.data_ports)
             try:
@@ -185,6 +189,12 @@ class DepotSession:
             self._depot.limits.give_back(granted, 0)
             raise
         PortSession(self._depot, self._client, self._peer, listener, request, granted, addresses).start()
+
+    async def _await_time(self, granted: SessionPermission, header: SessionHeader | None) -> None:
+        """Wait for the time of a request: a depot refuses those from before its start, which may have been used."""
+        ahead = header.request.time - time.time() if granted.ticket and header else 0.0
+        if ahead > 0:
+            await asyncio.sleep(ahead + MARGIN)
 
     async def _connect_on(self, opening: Opening, granted: SessionPermission) -> tuple[socket.socket, _Hop]:
         """Connect to the next hop, send header and first bytes, and answer the client; return connection and hop."""
