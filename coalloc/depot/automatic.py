@@ -8,10 +8,10 @@ import asyncio
 import logging
 import socket
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 
-from coalloc.depot.completion import discard
-from coalloc.depot.dialer import AGAIN, CHECK, RelayedDialer, refused_by_server
+from coalloc.depot.completion import AGAIN, discard
+from coalloc.depot.dialer import CHECK, RelayedDialer, refused_by_server, why
 from coalloc.depot.protocol.addresses import HostPort
 from coalloc.depot.route import CHOSEN, DepotRoute
 from coalloc.errors import CoallocError, Unreachable
@@ -33,6 +33,8 @@ MOST_TRIED = 8
 
 class BestDepotDialer(DirectDialer):
     """A dialer that connects over the best depot, for servers whose route is automatic.
+
+    The best depot gets half of the time for a connection. If it fails, all others are tried at once, and none twice.
 
     :param policy: policy that the servers' addresses must satisfy
     :param fixed: dialer for servers whose route is not automatic; its `routes` and `times` are also used here
@@ -78,10 +80,15 @@ class BestDepotDialer(DirectDialer):
             return await self._fixed.under(self.policy).dial(host, port, seconds, first)
         address = await checked(host, port, self.policy)
         self._names[address] = name
-        last: BaseException | None = None
-        while routes := await self._candidates(name):
-            ahead = first if len(routes) == 1 else b""  # not by several routes
-            tasks = [self._relayed(route, name, HostPort(address, port), seconds, ahead) for route in routes]
+        end, tried, last = time.monotonic() + seconds, set[str](), "no depot is known"
+        while routes := await self._candidates(name, tried):
+            left, alone = end - time.monotonic(), len(routes) == 1
+            if left <= 0:
+                break
+            if alone and not tried and (self._listed or len(self._fixed.routes.depots) > 1):
+                left /= 2  # the rest is for the other depots
+            ahead = first if alone else b""  # not by several routes
+            tasks = [self._relayed(route, name, HostPort(address, port), left, ahead) for route in routes]
             kept: RelayedSocket | None = None
             try:
                 await first_success(tasks)
@@ -92,16 +99,17 @@ class BestDepotDialer(DirectDialer):
             finally:
                 await discard(tasks, kept)
             if kept:
-                if len(routes) > 1 and first:
+                if not alone and first:
                     await send_first(kept, first)
                 return kept
             if all(map(refused_by_server, tasks, routes)):
                 raise Unreachable(f"{host}:{port} refused the connection", CHECK)
-            last = tasks[0].exception()
+            last = why(tasks[0], routes[0])
+            tried.update(map(str, routes))
             self._best.pop(name, None)
             self._failed.update(((name, str(route)), time.monotonic() + AGAIN) for route in routes)
         raise Unreachable(
-            f"cannot reach {host}:{port} over a depot: {last or 'no depot is known'}",
+            f"cannot reach {host}:{port} over a depot: {last}",
             "add depots to config.toml, and check them with coget doctor --via",
         )
 
@@ -110,9 +118,12 @@ class BestDepotDialer(DirectDialer):
     ) -> "asyncio.Task[RelayedSocket]":
         return asyncio.get_running_loop().create_task(self._fixed.completed.relay(route, name, to, seconds, first))
 
-    async def _candidates(self, name: str) -> list[DepotRoute]:
-        """Return the best depot if it is known, or expected; else all depots that have not failed."""
-        if best := self._best.get(name):
+    async def _candidates(self, name: str, tried: Collection[str]) -> list[DepotRoute]:
+        """Return the best depot if it is known, or expected; else all depots that have not failed.
+
+        :param tried: routes to leave out; after the best one, all others are returned
+        """
+        if not tried and (best := self._best.get(name)):
             return [best]
         depots, tickets = list(self._fixed.routes.depots), self._fixed.routes.to(name).tickets
         if self._listed:
@@ -123,6 +134,8 @@ class BestDepotDialer(DirectDialer):
         now, times = time.monotonic(), self._usable_times(name)
         routes = [DepotRoute((depot,), tickets=tickets) for depot in dict.fromkeys(depots)]
         routes = [route for route in routes if now >= self._failed.get((name, str(route)), now)]
+        if tried:
+            return [route for route in routes if str(route) not in tried][:MOST_TRIED]
         expected = [route for route in routes if str(route) in times]
         return [min(expected, key=lambda route: times[str(route)])] if expected else routes[:MOST_TRIED]
 

@@ -9,14 +9,14 @@ import socket
 from typing import NamedTuple
 
 from coalloc.depot.client import describe, open_port
-from coalloc.depot.completion import CompletedRoutes, Completion
-from coalloc.depot.dialer import AGAIN, DepotRoutes
+from coalloc.depot.completion import AGAIN, CompletedRoutes, Completion
+from coalloc.depot.dialer import DepotRoutes
 from coalloc.depot.protocol.addresses import HostPort
 from coalloc.depot.protocol.failures import DepotFailure
 from coalloc.depot.protocol.session_header import MOST_CONNECTIONS, Answer, PortRequest
 from coalloc.depot.route import DepotRoute
 from coalloc.errors import CoallocError
-from coalloc.util.addresses import class_of
+from coalloc.util.addresses import AddressPolicy, class_of
 from coalloc.util.dialer import DirectDialer
 
 __all__ = ["DataRoutes", "DepotPort"]
@@ -129,14 +129,16 @@ class DataRoutes:
         return None
 
     async def _opened(self, route: DepotRoute, host: str, to: HostPort, wanted: PortRequest) -> DepotPort:
-        complete, policy = await self._completed.complete(route, host)
+        async def attempt(complete: DepotRoute, policy: AddressPolicy) -> DepotPort:
+            async def connect(depot: HostPort) -> socket.socket:
+                return await DirectDialer(policy).dial(depot.host, depot.port, OPEN_SECONDS)
 
-        async def connect(depot: HostPort) -> socket.socket:
-            return await DirectDialer(policy).dial(depot.host, depot.port, OPEN_SECONDS)
+            sock, port = await open_port(complete, to, wanted, connect)
+            address = str(sock.getpeername()[0])  # whatever the depot answers: servers are led to no other host
+            if class_of(address) > class_of(wanted.peer):
+                sock.close()
+                why = f"{wanted.peer} cannot connect to {address}, an internal address"
+                raise DepotFailure("unreachable", why, 0)
+            return DepotPort(complete, sock, address, port)
 
-        sock, port = await open_port(complete, to, wanted, connect)
-        address = str(sock.getpeername()[0])  # whatever the depot answers: servers are led to no other host
-        if class_of(address) > class_of(wanted.peer):
-            sock.close()
-            raise DepotFailure("unreachable", f"{wanted.peer} cannot connect to {address}, an internal address", 0)
-        return DepotPort(complete, sock, address, port)
+        return await self._completed.use(route, host, attempt)

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from coalloc.depot.client import describe
-from coalloc.depot.completion import CompletedRoutes, Completion, ConnectionTask, discard
+from coalloc.depot.completion import AGAIN, CompletedRoutes, Completion, ConnectionTask, discard
 from coalloc.depot.protocol.addresses import HostPort
 from coalloc.depot.protocol.failures import DepotFailure
 from coalloc.depot.route import DIRECT, DepotRoute, DepotTicket, depot_of
@@ -17,15 +17,13 @@ from coalloc.util.addresses import AddressPolicy
 from coalloc.util.concurrency import first_success, succeeded
 from coalloc.util.dialer import DirectDialer, checked
 
-__all__ = ["NO_TIMES", "DepotRoutes", "RelayedDialer", "RouteTimes", "refused_by_server"]
+__all__ = ["NO_TIMES", "DepotRoutes", "RelayedDialer", "RouteTimes", "refused_by_server", "why"]
 
 log = logging.getLogger(__name__)
 
 HEAD_START = 1.5
 """Seconds for a route before the direct connection is tried, too."""
 CHECK = "check host and port, and that the server is running"
-AGAIN = 30.0
-"""Seconds after a failure for which a route is not tried."""
 
 AskTimes = Callable[[Sequence[str]], Awaitable[Mapping[str, Mapping[str, float]]]]
 """`await ask(hosts)`: return the expected times of the routes to hosts, as in `RouteTimes`. Raises a CoallocError."""
@@ -182,7 +180,7 @@ class RelayedDialer(DirectDialer):
                 tasks.append(loop.create_task(super().dial(host, port, seconds, first)))
                 await first_success(tasks)
             if not succeeded(relayed):
-                self._avoid(name, f"{_why(relayed, route)}; connecting to {host}:{port} directly")
+                self._avoid(name, f"{why(relayed, route)}; connecting to {host}:{port} directly")
             kept = await (relayed if succeeded(relayed) else tasks[-1])
             self._taken[name] = str(route if succeeded(relayed) else DIRECT)
             return kept
@@ -198,7 +196,8 @@ class RelayedDialer(DirectDialer):
         self._avoided[host] = asyncio.get_running_loop().time() + AGAIN
 
 
-def _why(relayed: ConnectionTask, route: DepotRoute) -> str:
+def why(relayed: ConnectionTask, route: DepotRoute) -> str:
+    """Return why a route is not used."""
     error = relayed.exception() if relayed.done() else None
     if isinstance(error, DepotFailure | OSError):
         return describe(error, route)

@@ -20,6 +20,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from itertools import cycle
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -112,11 +113,14 @@ class Relay(NamedTuple):
 @contextmanager
 def depot() -> Iterator[Relay]:
     words = [str(DEPOT), "serve", "--listen", "127.0.0.1:0", "--audit", os.devnull, "--sessions-per-user", "5000"]
+    clients = cycle([("127.0.0.2", 0), ("127.0.0.3", 0)])  # one address gets a quarter of the sessions
     with subprocess.Popen([*words, *LOOPBACK], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         place = HostPort.parse(process.stdout.readline().split()[-1])
         try:
-            yield Relay(process, place, lambda to: create_connection(to, route=DepotRoute((place,))))
+            yield Relay(
+                process, place, lambda to: create_connection(to, None, next(clients), route=DepotRoute((place,)))
+            )
         finally:
             process.kill()
 

@@ -200,7 +200,7 @@ def depot() -> None:
     default=DEFAULTS.most_per_user,
     show_default=True,
     metavar="N",
-    help="Maximum number of sessions at once per user, or per client without a ticket.",
+    help="Maximum number of sessions at once per user; per client without a ticket, also a quarter of all.",
 )
 @click.option(
     "--idle",

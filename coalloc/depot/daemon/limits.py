@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from coalloc.depot.daemon.permissions import CLOCK_SECONDS, SessionPermission
+from coalloc.depot.daemon.permissions import AHEAD_SECONDS, CLOCK_SECONDS, SessionPermission
 from coalloc.depot.daemon.pump import Account
 from coalloc.depot.daemon.settings import DepotSettings
 from coalloc.depot.protocol.failures import DepotFailure
@@ -37,7 +37,7 @@ class Limits:
         self._buffers: Counter[str] = Counter()
         self._tickets: dict[str, _TicketUse] = {}
         self._requests: dict[str, float] = {}
-        """Time of arrival of each request with a proof, by its session."""
+        """Time of arrival of each request with a proof, by the proof."""
 
     def take(self, permission: SessionPermission, header: SessionHeader | None, now: float) -> tuple[Account, int]:
         """Count a session that begins.
@@ -45,7 +45,9 @@ class Limits:
         :returns: the account of its bytes, and the bytes that it may buffer
         :raises DepotFailure: if a limit is reached, or the request was seen before
         """
-        if self._by_user[permission.user] >= self._settings.most_per_user:
+        settings = self._settings
+        most = settings.most_per_user if permission.ticket else settings.most_per_address
+        if self._by_user[permission.user] >= most:
             raise DepotFailure("busy", "you have too many sessions at this depot")
         account = Account()
         if permission.ticket is not None:
@@ -80,11 +82,11 @@ class Limits:
 
         :raises DepotFailure: if it was seen before, or may have been seen before the depot's start
         """
-        request = header.request
-        if request.session in self._requests or request.time < self._started:
+        proof = header.passes[0].proof  # and not the session, which others could use first
+        if proof in self._requests or header.request.time < self._started:
             raise DepotFailure("ticket", "the session header was used before")
-        self._requests[request.session] = now
-        while self._requests[oldest := next(iter(self._requests))] < now - 2 * CLOCK_SECONDS:
+        self._requests[proof] = now
+        while self._requests[oldest := next(iter(self._requests))] < now - CLOCK_SECONDS - AHEAD_SECONDS:
             del self._requests[oldest]
 
     def _use(self, ticket: Ticket, now: float) -> Account:

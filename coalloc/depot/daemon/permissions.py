@@ -25,7 +25,9 @@ from coalloc.util.dialer import looked_up
 __all__ = ["SessionPermission", "allowed_addresses", "covers", "look_up", "permission", "permitted_addresses"]
 
 CLOCK_SECONDS = 120.0
-"""Maximum difference between the clocks of client and depot."""
+"""Maximum age of a request, by the clocks of client and depot."""
+AHEAD_SECONDS = 5.0
+"""Maximum time by which a client's clock may be ahead; its sessions wait until the time of the request."""
 LOOK_UP_SECONDS = 10.0
 """Time to look a host up."""
 MOST_ADDRESSES = 5
@@ -84,8 +86,11 @@ def _check_proof(opening: Opening, key: bytes, now: float) -> None:
         raise DepotFailure(
             "ticket", "the proof is wrong: this key does not belong to the ticket, or a depot was left out"
         )
-    if (age := abs(header.request.time - now)) > CLOCK_SECONDS:
+    age = now - header.request.time
+    if age > CLOCK_SECONDS:
         raise DepotFailure("ticket", f"the session header is too old, or the clocks differ by {age:.0f} s")
+    if age < -AHEAD_SECONDS:
+        raise DepotFailure("ticket", f"the client's clock is {-age:.0f} s ahead of the depot's")
 
 
 def _in_networks(client: str, settings: DepotSettings) -> bool:

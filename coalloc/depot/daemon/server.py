@@ -44,6 +44,7 @@ async def serve(settings: DepotSettings, ready: Callable[[HostPort], None]) -> N
     :param ready: called with the address once connections are accepted
     :raises CoallocError: if the address or a file cannot be used
     """
+    settings = _within_limits(settings)
     if settings.congestion:
         _check_congestion(settings.congestion)
     listener = _listen(settings.listen)
@@ -52,7 +53,7 @@ async def serve(settings: DepotSettings, ready: Callable[[HostPort], None]) -> N
     limits = Limits(settings, time.time())
     link = BrokerLink(settings, settings.broker) if settings.broker else None
     closing, stop = asyncio.Event(), asyncio.Event()
-    depot = Depot(_within_limits(settings), limits, Pump(), audit, Metrics(), table, link, set(), closing)
+    depot = Depot(settings, limits, Pump(), audit, Metrics(), table, link, set(), closing)
     acceptor, loop = _Acceptor(depot, listener), asyncio.get_running_loop()
     accepting = loop.create_task(acceptor.run())
     beside = [loop.create_task(_sweep(depot))]
@@ -142,7 +143,7 @@ class _Acceptor:
     def _start(self, client: socket.socket, peer: str) -> None:
         settings = self._depot.settings
         full = self._depot.sessions + len(self._pending) >= settings.most_sessions
-        if full or self._by_client[peer] >= settings.most_per_user:
+        if full or self._by_client[peer] >= settings.most_per_address:
             self._depot.metrics.refused["busy"] += 1
             client.close()
             return

@@ -18,7 +18,7 @@ from coalloc.depot.daemon.ports import PortSession, listen
 from coalloc.depot.daemon.pump import Account, ConnectionPair, Ending, reset_on_close
 from coalloc.depot.daemon.shared import Depot
 from coalloc.depot.protocol.addresses import HostPort
-from coalloc.depot.protocol.failures import CONNECTING, DepotFailure
+from coalloc.depot.protocol.failures import CONNECTING, UNFIT, DepotFailure
 from coalloc.depot.protocol.http_connect import METRICS, HttpConnect, response
 from coalloc.depot.protocol.lsl import LogisticalSession
 from coalloc.depot.protocol.opening import Opening
@@ -39,6 +39,8 @@ __all__ = ["DepotSession", "Front"]
 RECEIVE = 1 << 16
 CHOSEN_SECONDS = 1.0
 """Time limit for each step with a depot that the broker has chosen, as the session can go on without it."""
+MARGIN = 0.01
+"""Seconds by which the clock may be adjusted while a session waits."""
 LINGER = 2.0
 """Seconds for a client to read why it was refused."""
 
@@ -155,6 +157,7 @@ class DepotSession:
         self._user = granted.user
         account, buffer = self._depot.limits.take(granted, opening.header, now)
         try:
+            await self._await_time(granted, opening.header)
             server, hop = await self._connect_on(opening, granted)
         except BaseException:
             self._depot.limits.give_back(granted, buffer)
@@ -173,6 +176,7 @@ class DepotSession:
         self._user = granted.user
         self._depot.limits.take(granted, header, now)
         try:
+            await self._await_time(granted, header)
             addresses = await self._addresses(opening.destination, granted)
             listener = listen(self._client, header.request, self._depot.settings.data_ports)
             try:
@@ -186,6 +190,12 @@ class DepotSession:
             raise
         PortSession(self._depot, self._client, self._peer, listener, request, granted, addresses).start()
 
+    async def _await_time(self, granted: SessionPermission, header: SessionHeader | None) -> None:
+        """Wait for the time of a request: a depot refuses those from before its start, which may have been used."""
+        ahead = header.request.time - time.time() if granted.ticket and header else 0.0
+        if ahead > 0:
+            await asyncio.sleep(ahead + MARGIN)
+
     async def _connect_on(self, opening: Opening, granted: SessionPermission) -> tuple[socket.socket, _Hop]:
         """Connect to the next hop, send header and first bytes, and answer the client; return connection and hop."""
         hop = await self._next_hop(opening, granted)
@@ -194,10 +204,10 @@ class DepotSession:
         except DepotFailure as failure:
             if hop.instead is None or self._depot.broker is None:
                 raise
-            if failure.hop is None or failure.code not in CONNECTING:  # else the server failed, and not the depot
-                self._depot.broker.table.avoid(hop.place)
-            hop = hop.instead
+            chosen, hop = hop.place, hop.instead
             server, legs = await self._open(hop, opening)
+            if self._next_is_unfit(failure):  # and the server is up, for which a depot may wait in silence
+                self._depot.broker.table.avoid(chosen)
         try:
             assert self._front is not None, "it made the opening"
             keep_alive(self._client)
@@ -314,17 +324,25 @@ class DepotSession:
             async with asyncio.timeout(self._seconds(hop) * (1 if hop.instead else depots + 1)):
                 while missing := Answer.missing(data):
                     if not (more := await self._loop.sock_recv(server, missing)):
-                        raise DepotFailure("unreachable", f"{place} closed the connection")
+                        raise DepotFailure("unreachable", "it closed the connection")
                     data += more
+            answer = Answer.decode(data)
         except TimeoutError:
             raise DepotFailure("timeout", f"{place} did not answer") from None
         except OSError as error:
             raise DepotFailure("unreachable", f"{place} failed: {error.strerror}") from None
-        answer = Answer.decode(data)
+        except DepotFailure as failure:
+            raise DepotFailure("unreachable", f"{place} gave no answer of a depot: {failure.message}") from None
         if answer.failure is None:
             return answer.legs
         at = answer.failure.hop or 0  # a depot that this one has chosen counts from itself
         raise DepotFailure(answer.failure.code, answer.failure.message, at if self._forwards else self._hop + 1 + at)
+
+    def _next_is_unfit(self, failure: DepotFailure) -> bool:
+        """Return whether a failure of the next depot concerns other sessions, too."""
+        if failure.hop is None:
+            return failure.code in CONNECTING
+        return failure.code in UNFIT and failure.hop == self._hop + 1
 
     @property
     def _hop(self) -> int:

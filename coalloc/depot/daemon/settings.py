@@ -24,7 +24,7 @@ class DepotSettings(NamedTuple):
     :param data_ports: first and last port to open for clients that ask for one; None for any free one
     :param congestion: congestion control of outgoing connections; "" for the system's
     :param most_sessions: maximum number of sessions at once
-    :param most_per_user: the same for each user, or for each client without a ticket
+    :param most_per_user: the same for each user
     :param buffer_per_session: maximum bytes of the buffers that a session may ask for
     :param buffer_per_user: the same for all sessions of a user
     :param buffer_in_all: the same for all sessions
@@ -55,3 +55,8 @@ class DepotSettings(NamedTuple):
     idle_seconds: float = 3600.0
     drain_seconds: float = 60.0
     refresh_seconds: float = 60.0
+
+    @property
+    def most_per_address(self) -> int:
+        """Maximum number of sessions without a ticket, or of connections that are not sessions yet, of one address."""
+        return max(1, min(self.most_per_user, self.most_sessions // 4))

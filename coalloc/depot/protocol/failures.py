@@ -2,7 +2,7 @@
 
 from typing import Literal, get_args
 
-__all__ = ["CODES", "CONNECTING", "DepotFailure", "FailureCode"]
+__all__ = ["CODES", "CONNECTING", "UNFIT", "DepotFailure", "FailureCode"]
 
 FailureCode = Literal[
     "malformed",
@@ -28,6 +28,8 @@ FailureCode = Literal[
 """
 CONNECTING: frozenset[FailureCode] = frozenset({"unknown_host", "unreachable", "refused", "timeout"})
 """Failures of the next hop, not of the depot that reports them."""
+UNFIT: frozenset[FailureCode] = frozenset({"busy", "closing", "ticket"})
+"""Failures of the depot that reports them, in other sessions, too."""
 CODES: frozenset[str] = frozenset(get_args(FailureCode))
 
 

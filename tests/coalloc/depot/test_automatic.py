@@ -1,7 +1,7 @@
 import asyncio
 import socket
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 import pytest
 
@@ -83,6 +83,38 @@ async def test_a_depot_that_fails_is_not_the_best_any_more(two, server, unused):
     assert dialer.expected("localhost") == 0.1
     await greet(dialer, server)
     assert dialer.expected("localhost") == 1.0
+    assert dialer.route("localhost") == str(two[0].place)
+
+
+@pytest.fixture
+def silent() -> Iterator[list[socket.socket]]:
+    """Four depots that accept connections, and answer nothing."""
+    with ExitStack() as stack:
+        made = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(4)]
+        for each in made:
+            each.setblocking(False)
+        yield made
+
+
+async def test_silent_depots_are_tried_once(server, silent, monkeypatch):
+    monkeypatch.setattr("coalloc.depot.automatic.AGAIN", 0.0)  # as if the first had failed long ago
+    places = list(map(place, silent))
+    dialer = over(*places, times={str(each): number for number, each in enumerate(places, 1)})
+    with pytest.raises(Unreachable, match=r"over a depot: the route .* gave no answer in time"):
+        async with asyncio.timeout(PATIENCE):
+            await dialer.dial("localhost", place(server).port, 0.5)
+    for each in silent:
+        with suppress(BlockingIOError):
+            each.accept()[0].close()
+        with pytest.raises(BlockingIOError):
+            each.accept()
+
+
+async def test_a_silent_best_depot_leaves_time_for_the_others(two, server, silent):
+    best = place(silent[0])
+    dialer = over(best, two[0].place, times={str(best): 0.1})
+    with await dialer.dial("localhost", place(server).port, 4.0) as sock:
+        assert isinstance(sock, RelayedSocket)
     assert dialer.route("localhost") == str(two[0].place)
 
 

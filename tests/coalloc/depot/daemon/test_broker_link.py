@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import socket
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -116,7 +117,7 @@ def ask(depot: RunningDepot, web: Nginx) -> bytes:
     request = b"GET /file HTTP/1.0\r\n\r\n"
     with create_connection(("127.0.0.1", web.port), PATIENCE, route=route, first=request) as sock:
         whole = b"".join(iter(lambda: sock.recv(1 << 16), b""))
-    wait_until(lambda: [line for line in depot.lines[before:] if line.get("end")])
+    wait_until(lambda: [line for line in depot.lines[before:] if line.get("end") and line["down"] >= len(whole)])
     return whole.partition(b"\r\n\r\n")[2]
 
 
@@ -175,6 +176,31 @@ def test_a_next_depot_that_fails_is_left_out(web, run, broker, kind: str):
         for _ in range(3):
             assert ask(depot, web) == CONTENT
             assert depot.lines[-1]["next"] == str(place(web))
+
+
+def test_what_a_user_asks_for_drives_no_depot_away_from_others(web, run, broker, tmp_path):
+    (first,) = run("depot-a")
+    (tmp_path / "more").mkdir()
+    with ExitStack() as stack:
+        own = ("--name", "depot-b", "--destinations", f"127.0.0.1/32:{web.port}")
+        (second,) = stack.enter_context(depots(tmp_path / "more", own))
+        broker.tell("depot-a", table=[entry(second.place, "depot-b")], measure=["127.0.0.1:1"])
+        wait_until(lambda: broker.reports)
+        other = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        loose = DepotRoute((first.place,), loose=True)
+        header = loose.header(place(web), time.time())
+        visited = header.request._replace(visited=("x" * 3700,)).encode()  # too long with one more depot
+        for data in (
+            loose._replace(congestion="nonsense").header(place(web), time.time()).encode(),  # not supported
+            loose.header(HostPort(*other.getsockname()), time.time()).encode(),  # denied by the second depot
+            header._replace(raw=visited).encode(),
+        ):
+            with socket.create_connection(first.place, PATIENCE) as sock:
+                sock.sendall(data)
+                assert sock.recv(1)
+            assert ask(first, web) == CONTENT
+            whole = [line for line in first.lines if line.get("down", 0) > len(CONTENT)]
+            assert whole[-1]["next"] == str(second.place)
 
 
 def test_a_next_depot_that_this_depot_may_not_reach_is_left_out(web, run, broker):

@@ -521,9 +521,25 @@ def test_a_flood_of_one_client_is_limited(run, echo):
     wait_until(lambda: state_of_another(depot) == "waits")
 
 
-def state_of_another(depot: RunningDepot) -> str:
-    """Return "closed" if the depot closes a new connection at once, or "waits"."""
-    with socket.create_connection(depot.place, PATIENCE) as sock:
+def test_a_client_without_a_ticket_gets_a_quarter_of_few_descriptors(run, echo):
+    (depot,) = run(LOOPBACK, limit=64 + 6 * 16)
+    with ExitStack() as stack:
+        for _ in range(4):
+            stack.enter_context(socket.create_connection(depot.place, PATIENCE))
+        wait_until(lambda: state_of_another(depot) == "closed")
+        assert state_of_another(depot, "127.0.0.2") == "waits"
+    with ExitStack() as stack:
+        header = DepotRoute((depot.place,)).header(echo.place, time.time())
+        for number in range(5):
+            sock = stack.enter_context(socket.create_connection(depot.place, PATIENCE, ("127.0.0.3", 0)))
+            sock.sendall(header.encode())
+            failure = received_answer(sock).failure
+            assert (failure and failure.code) == (None if number < 4 else "busy")
+
+
+def state_of_another(depot: RunningDepot, address: str = "127.0.0.1") -> str:
+    """Return "closed" if the depot closes a new connection from an address at once, or "waits"."""
+    with socket.create_connection(depot.place, PATIENCE, (address, 0)) as sock:
         sock.settimeout(0.2)
         try:
             return "closed" if sock.recv(1) == b"" else "data"
@@ -538,8 +554,8 @@ def test_a_session_counts_once_before_it_is_connected(run, echo):
     silent = Echo()
     with ExitStack() as stack:
         stack.callback(silent.listener.close)
-        for _ in range(2):
-            waiting = stack.enter_context(socket.create_connection(depot.place, PATIENCE))
+        for address in ("127.0.0.2", "127.0.0.3"):  # each may have a part of the sessions
+            waiting = stack.enter_context(socket.create_connection(depot.place, PATIENCE, (address, 0)))
             waiting.sendall(DepotRoute((depot.place, silent.place)).header(echo.place, time.time()).encode())
             stack.enter_context(silent.accept())  # and give no answer
         with socket.create_connection(depot.place, PATIENCE) as sock:

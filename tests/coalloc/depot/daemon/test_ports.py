@@ -497,23 +497,28 @@ def test_many_ports_come_and_go_and_nothing_is_left(run, server):
 
 
 def test_exhausted_descriptors_are_survived(run, server):
-    depot = run(*LOOPBACK, limit=100)
+    depot = run(*LOOPBACK, limit=160)
     session, answer = ask(depot, place(server), connections=200)
     with closing(session):
         held = [socket.create_connection(depot.place, PATIENCE) for _ in range(100)]
         held += [made for made in (attempt(depot, answer) for _ in range(200)) if made]
         for each in held:
             each.close()
-        wait_until(lambda: depot.metric("coget_depot_sessions") == 0)
-        wait_until(lambda: depot.metric("coget_depot_pending") == 0)
         server.settimeout(0.2)
-        with suppress(TimeoutError):
-            while True:
-                server.accept()[0].close()
+        wait_until(lambda: all_closed(server) and depot.metric("coget_depot_sessions") == 0)
+        wait_until(lambda: depot.metric("coget_depot_pending") == 0)
         server.settimeout(PATIENCE)
         with connected(depot, answer) as peer, closing(accepted(server)) as inner:
             peer.sendall(b"on")
             assert inner.recv(10) == b"on"
+
+
+def all_closed(server: socket.socket) -> bool:
+    """Accept and close all connections that wait."""
+    with suppress(TimeoutError):
+        while True:
+            server.accept()[0].close()
+    return True
 
 
 def attempt(depot: RunningDepot, answer: Answer) -> socket.socket | None:

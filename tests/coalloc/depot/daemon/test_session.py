@@ -18,14 +18,18 @@ from coalloc.depot.daemon.audit import AuditLog
 from coalloc.depot.daemon.forwarding import ForwardingTable
 from coalloc.depot.daemon.limits import Limits
 from coalloc.depot.daemon.metrics import Metrics
+from coalloc.depot.daemon.permissions import permission
 from coalloc.depot.daemon.pump import Pump
 from coalloc.depot.daemon.session import DepotSession
 from coalloc.depot.daemon.settings import DepotSettings
 from coalloc.depot.daemon.shared import Depot
-from coalloc.depot.protocol.addresses import HostPort
+from coalloc.depot.protocol.addresses import DestinationPattern, HostPort
+from coalloc.depot.protocol.failures import DepotFailure
 from coalloc.depot.protocol.lsl import LogisticalSession
+from coalloc.depot.protocol.opening import Opening
 from coalloc.depot.protocol.session_header import Answer, SessionHeader, SessionRequest, credentials
-from coalloc.depot.route import DepotRoute
+from coalloc.depot.route import DepotRoute, DepotTicket
+from coalloc.depot.tickets import Ticket, key_of, sign
 from tests.support.waiting import PATIENCE, until
 
 HERE = HostPort("127.0.0.1", 4000)
@@ -152,3 +156,19 @@ async def test_a_header_that_grows_too_long_for_the_next_depot_is_malformed(tmp_
         data = SessionHeader(request, raw, credentials(raw, [None])).encode()
         async with aclosing(Served(tmp_path, DepotSettings(connect_seconds=0.5), ForwardingTable(table))) as served:
             assert (await served.answer(data)).failure.code == "malformed"
+
+
+async def test_a_header_from_a_clock_ahead_opens_nothing_after_a_restart(tmp_path):
+    permitted, secret = (DestinationPattern.parse("127.0.0.0/8"),), b"0123456789abcdef"
+    settings = DepotSettings(secret=secret, destinations=permitted)
+    text = sign(Ticket("id", "ann", "depot", permitted, int(time.time()) + 600, 1000, 3), secret)
+    route = DepotRoute((HERE,), tickets={HERE: DepotTicket(text, key_of(text, secret))})
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        header = route.header(HostPort(*server.getsockname()), time.time() + 0.5)
+        async with aclosing(Served(tmp_path, settings)) as served:
+            assert (await served.answer(header.encode())).failure is None
+        now = time.time()
+        opening = Opening(header.request.destination, text, b"", header)
+        granted = permission(settings, "127.0.0.1", opening, now)
+        with pytest.raises(DepotFailure, match="used before"):
+            Limits(settings, started=now).take(granted, header, now)
