@@ -218,7 +218,9 @@ class Collections:
             audit = TokenStore(connection)
             if name is not None and name != collection.name:
                 if collection.share is None:
-                    raise Invalid(f"{collection.name} is no guest collection, and keeps its name", "leave the name out")
+                    raise Invalid(
+                        f"{collection.name} is no guest collection, so its name cannot be changed", "leave the name out"
+                    )
                 await Stored(connection).rename(number, name)
                 await audit.note(now, caller.subject, "rename collection", f"{collection.name} to {name}")
             if description is not None:
