@@ -98,11 +98,11 @@ class ReplicaSet(NamedTuple):
 
     @property
     def guests(self) -> frozenset[int]:
-        """The indices of the replicas that the servers of others named."""
+        """The indices of the replicas that another replica's server named."""
         return frozenset(index for index, replica in enumerate(self.replicas) if replica.named_by)
 
     def without_guests(self) -> "ReplicaSet":
-        """Return the file without the replicas that the servers of others named."""
+        """Return the file without the replicas that another replica's server named."""
         return self._replace(replicas=tuple(replica for replica in self.replicas if not replica.named_by))
 
 

@@ -183,7 +183,7 @@ class ThirdParty:
         self._window.release()
 
     def moved(self) -> None:
-        """Restart the timer for progress."""
+        """Record that data moved, so that the copies count as stalled later."""
         self._moved = self._loop.time()
 
     def _look_now(self) -> None:

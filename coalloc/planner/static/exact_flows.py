@@ -84,7 +84,7 @@ class FreeCapacity:
         return most
 
     def price(self, graph: CapacityGraph, arc: int) -> float:
-        """Return the price of a byte, 0 without a budget."""
+        """Return how much of the budget a byte on an arc uses; 0 without a budget."""
         return next((take for limit, take in self.takes(graph, arc) if limit == BUDGET), 0.0)
 
     def _of(self, limit: Limit) -> float:
