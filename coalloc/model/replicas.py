@@ -83,7 +83,7 @@ class ReplicaSet(NamedTuple):
 
     `left_out` are the URLs of replicas that an option, or the origin of their names, excludes, with the reason.
     `vouched`: a checksum of the file, or of its pieces, is known from the user or over https. `origin` is the origin of
-    the file's own name. `trace`: the catalogue that hears of the transfer, if there is one.
+    the file's own name. `trace`: the catalogue to which the transfer is reported, if any.
     """
 
     name: str

@@ -133,8 +133,8 @@ class Collections:
     async def share(self, caller: Caller, host: UUID, path: str, name: str, description: str) -> Collection:
         """Share a directory of a collection as a new guest collection of the caller.
 
-        The caller needs the permission to read the directory that is left when only rules that name the caller or all
-        users count, since the broker does not know the caller's role when a guest comes.
+        Rules that name the caller or all users must let the caller read the directory. Rules for roles do not count,
+        since the broker does not know the caller's role when a guest uses the collection.
 
         :raises NoCollection: :raises NotGranted: when the caller may not read the directory
         :raises Invalid: when the collection is a guest collection, or does not allow sharing
