@@ -224,7 +224,7 @@ class Contract(NamedTuple):
         """Return the result, with the error of the forecast.
 
         :param windows: its windows, all of them
-        :raises ValueError: when it has not ended, or exactly its windows are not given
+        :raises ValueError: when it has not ended, or the number of windows is not that of the contract
         """
         if now < self.until or len(windows) != self.windows:
             raise ValueError(f"a contract of {self.windows} windows until {self.until} has not ended at {now}")
