@@ -174,8 +174,8 @@ def _quoted(url: str) -> str:
     multiple=True,
     callback=lambda ctx, param, value: _checked_routes(value),
     metavar="ROUTE",
-    help="Depot for data between two servers: its name on the broker, or HOST:PORT; none for none. HOST=ROUTE is for "
-    "one receiving server. May be repeated.  [default: none]",
+    help="Depot for data between two servers: its name on the broker, or HOST:PORT; none for no depot. HOST=ROUTE is "
+    "for one receiving server. May be repeated.  [default: none]",
 )
 @config_option
 def worker(database: str, site: str, via: tuple[str, ...], config: Path | None) -> None:

@@ -143,7 +143,7 @@ def _period(since: float | None, until: float | None, days: float | None) -> "Pe
 
 def _written(reports: "Sequence[Report]", kind: str, part: str, period: "Period") -> bytes:
     if part and kind != "csv":
-        raise Invalid(f"{kind} needs a whole report", f"leave out /{part}, or use --format csv")
+        raise Invalid(f"{kind} cannot have a part of a report", f"leave out /{part}, or use --format csv")
     if kind == "csv":
         return _csv(reports, part)
     if kind == "json":

@@ -16,14 +16,15 @@ WEEKS = 8
 PEOPLE = ("ann", "ben", "cleo")
 PROBER = "broker"
 DATASETS = 140
-WAYS = 22
+LINKS = 22
+"""Number of links."""
 SECONDS_PER_KM = 2 / 200_000 * 1.5
 """Round-trip seconds per km of distance, for light in fibres that are 1.5 times as long."""
 ROUND_TRIPS = 5
 """Round trips from the request for a file to its first byte."""
 
 Story = Literal["", "drifting", "worse", "stale", "rare", "probed"]
-"""The stories of links, as reports should show them.
+"""Changes of links over the weeks, which reports should show; empty for none.
 
 - "drifting": becomes slower from week to week
 - "worse": varies more since a week, so that its forecasts are less accurate
@@ -80,7 +81,7 @@ class DemoLink(NamedTuple):
     :param setup: seconds to the first byte
     :param a_day: transfers a day, on average
     :param failing: share of transfers that fail
-    :param story: its behaviour over the weeks
+    :param story: its change over the weeks, if any
     """
 
     source: Endpoint
@@ -124,10 +125,10 @@ def world(seed: int) -> World:
 
 
 def _links(chance: Random) -> list[DemoLink]:
-    """Return `WAYS` random links between endpoints and sites; the last of them have stories."""
+    """Return `LINKS` random links between endpoints and sites; the last ones have the `STORIES`."""
     possible = [(endpoint, site) for endpoint in ENDPOINTS for site in SITES if endpoint.site != site.name]
     chance.shuffle(possible)
-    chosen = enumerate(possible[:WAYS], len(STORIES) - WAYS)
+    chosen = enumerate(possible[:LINKS], len(STORIES) - LINKS)
     return [_link(*ends, STORIES[i] if i >= 0 else "", chance) for i, ends in chosen]
 
 

@@ -87,7 +87,7 @@ class RoutePolicy:
             )
         if self.issued and not bearer.issued:
             raise Forbidden(
-                "this needs a token that an admin issued, not one from a login or of a client",
+                "this needs a token that an admin issued; tokens of logins and of OAuth clients are not accepted",
                 "send a token from `coget-broker token create`",
             )
 

@@ -48,7 +48,7 @@ EXACT = {"int": _count, "float": _count, "bool": _truth}
 
 
 def _exact(schema: Any, owner: type) -> Any:
-    """Return the schema with strict numbers and booleans; nested `Exact` models are strict already, and unchanged.
+    """Return the schema with strict numbers and booleans; do not change nested `Exact` models, which are strict.
 
     :param owner: model to which the schema belongs
     """

@@ -111,9 +111,9 @@ class ReportedDecision(Wire):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if self.moved > self.bytes:
-            raise ValueError("it moved more bytes than it has")
+            raise ValueError("`moved` is more than `bytes`")
         if any(each.source >= len(self.sources) for each in self.ranges):
-            raise ValueError("a range has an unlisted source")
+            raise ValueError("a range names a source that `sources` does not have")
         return self
 
 

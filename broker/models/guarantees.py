@@ -58,7 +58,7 @@ class WantedGuarantee(Wire):
         if (self.bytes is None) != bool(self.files):
             raise ValueError("give either bytes or files")
         if self.bytes is not None and not self.sources:
-            raise ValueError("bytes need sources")
+            raise ValueError("`bytes` needs `sources`")
         return self
 
 

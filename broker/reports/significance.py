@@ -191,7 +191,7 @@ def quantile(values: Sequence[float], weights: Sequence[float], share: float) ->
     :raises ValueError: when there are no values
     """
     if not values:
-        raise ValueError("no values have no quantile")
+        raise ValueError("an empty list has no quantile")
     wanted, weight, order = share * math.fsum(weights), 0.0, sorted(zip(values, weights, strict=True))
     for value, each in order:
         weight += each

@@ -1,7 +1,7 @@
 """Claims of processes to post weekly reports, so that only one process posts each.
 
-A claim is a key in the history, with a subject of its own, so that it is deleted like other keys. Its `ended` is the
-time until which no other process may claim the week.
+A claim is a row of the table of observation keys, under a subject of its own, and is deleted with old keys. Its `ended`
+is the time until which no other process may claim the week.
 """
 
 from sqlalchemy import update

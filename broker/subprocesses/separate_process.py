@@ -153,7 +153,7 @@ class SeparateProcess:
         if status == -signal.SIGXCPU:
             return self._too_much(kind, f"more than {self.budget.seconds:g} s")
         if status != OUT_OF_MEMORY:
-            log.error("a process has died", what=kind.what, status=status)
+            log.error("a subprocess has died", what=kind.what, status=status)
         return self._too_much(kind, f"more than {self.budget.memory // MB} MB of memory")
 
     def _too_much(self, kind: JobKind, amount: str) -> BrokerError:

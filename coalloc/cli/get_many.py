@@ -84,7 +84,7 @@ def fetch(request: "Request", listed: str | None, recursive: bool, as_json: bool
         _fetch_directory(request, as_json, quiet)
     else:
         if recursive:
-            raise UsageError("-i and -r are for different things", "leave one of them out")
+            raise UsageError("-i and -r exclude each other", "leave one of them out")
         _check(request, "-i")
         _fetch_list(request, listed, as_json, quiet)
 

@@ -75,7 +75,7 @@ def rate(ctx: click.Context, param: click.Parameter, value: str) -> int:
     try:
         if parsed := units.rate(value):
             return parsed
-        raise ValueError("a rate of 0 is none")
+        raise ValueError("it is 0")
     except ValueError as error:
         raise click.BadParameter(str(error), ctx, param) from None
 
@@ -175,7 +175,7 @@ via = click.option(
     multiple=True,
     metavar="ROUTE",
     help="Route over depots: A,B for exactly these, A,* to let A choose further ones, auto for both the direct route "
-    "and the best depot, none for none. HOST=ROUTE is for one server. May be repeated.  [default: config.toml]",
+    "and the best depot, none for no depot. HOST=ROUTE is for one server. May be repeated.  [default: config.toml]",
 )
 
 header = click.option(

@@ -134,7 +134,7 @@ def _check_matches(classes: Sequence[GuaranteedClass], names: Sequence[str]) -> 
 
 
 async def _show_waits(servers: CollectServers, name: str, watch: Callable[[CollectView], None]) -> None:
-    """Show which servers the look-up of the files waits for, while this machine has all connections to them."""
+    """Show the servers for which the look-up of the files waits, as this machine has all permitted connections."""
     began = time.monotonic()
     while True:
         await asyncio.sleep(LOOK)

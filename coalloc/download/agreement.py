@@ -3,8 +3,8 @@
 Sizes must be equal, and digests from servers (HTTP Repr-Digest) too. Validators are compared only with earlier answers
 of the same server, in this run and in the journal: RFC 9110 lets two servers tag equal bytes differently.
 
-A replica that another one's server named has no say: if it contradicts others, it is left out. It is used only if its
-bytes can be held against a checksum of the file, or the naming server is to be trusted with the choice of servers.
+A replica that another replica's server named is left out if it contradicts others. It is used only if its bytes can be
+compared with a checksum of the file, or if the server that named it may choose servers for the user.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -159,8 +159,8 @@ def _contradict(before: Iterable[Checksum], now: Iterable[Checksum]) -> bool:
 def unusable(urls: Sequence[str], errors: Mapping[int, SourceError]) -> CoallocError:
     """Return the error to show if no source is usable at the start.
 
-    If it is not the only source's own error, its `causes` are the sources' errors. Each of these is one of the source,
-    unless it is known to be one of the receiving server of a copy.
+    Unless this is the own error of a single source, its `causes` are the errors of all sources. Each is marked as an
+    error of the source, unless it is known to come from the receiving server of a copy.
     """
     for error in errors.values():
         if not error.at_destination:

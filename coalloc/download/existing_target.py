@@ -1,4 +1,4 @@
-"""The target of a download as it is before: whether it is the wanted file already, or must not be replaced."""
+"""The target before a download: whether it is the wanted file already, or must not be replaced."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence

@@ -85,7 +85,7 @@ class HedgedRead:
             self._periods += 1
 
     def _result(self, task: asyncio.Task[bytes]) -> bytes | None:
-        """Return the bytes of a read that has ended; None if it failed, or if an earlier one of the loop has."""
+        """Return the bytes of a read that has ended; None if it failed."""
         read = self._reads.pop(task)
         if task.cancelled():
             raise ConnectionLost("the file was closed while it was read", "open it again")

@@ -57,10 +57,14 @@ OUTLASTS = 10.0
 class InOrderSettings(NamedTuple):
     """The user's options apart from the file.
 
-    `strategy` is for the report. `widens`: whether distant sources may get more parallel streams. `most` is the maximum
-    number of sources at once; None for no limit. `keep_checksums`: whether to compare replicas if no checksum is known.
-    `reading`: the rate that the reader is promised; None to read as fast as possible. `tries` as for `Transfer`.
-    `admit` is awaited after the forecast for the deadline.
+    :param strategy: the strategy that the report names
+    :param widens: whether distant sources may get more parallel streams
+    :param most: maximum number of sources at once; None for no limit
+    :param keep_checksums: whether to compute checksums of arriving pieces, with which replicas are compared
+    :param past_errors: as for `Transfer`
+    :param reading: the rate that the reader is promised; None to read as fast as possible
+    :param tries: as for `Transfer`
+    :param admit: awaited after the forecast for the deadline
     """
 
     strategy: Strategy = "adaptive"
@@ -234,7 +238,7 @@ class InOrderDownload(Transfer):
     async def _judge(self) -> Event | None:
         """Wait until the reader has all bytes, and check them; return the ranges to fetch again, if there are any.
 
-        :raises CoallocError: if the bytes are wrong, or nobody knows whether they are right
+        :raises CoallocError: if the bytes are wrong, or cannot be verified
         """
         assert self._reading is not None
         ends: set[asyncio.Future[Any]] = {self._reading, self._again}

@@ -44,7 +44,7 @@ class Judge:
     :param sources: the current sources
     :param continuation: state of the earlier run's replicas, if bytes of that run are used
     :param arrivals: for each current source, the arrivals of its bytes in this run
-    :param guests: the current sources that the servers of others named
+    :param guests: the current sources that another replica's server named
     """
 
     def __init__(

@@ -109,7 +109,7 @@ class ReplicaSessions:
             await self._keep(await self._session())
 
     async def read(self, read: ReplicaRead) -> bytes:
-        """Return the bytes of a read. A late or failed one loses its session; after others, it is used again.
+        """Return the bytes of a read. Its session is used again, unless the read was late or failed.
 
         :raises SourceError: if it fails
         """

@@ -133,7 +133,7 @@ def _busy(state: State, source: ScheduledSource, now: float, held: bool = True) 
 
 
 def _rate(state: State, source: ScheduledSource, now: float) -> float:
-    """Return the current rate of a source, or its mean if a limit throttles it, as the bytes then come in bursts."""
+    """Return the current rate of a source. If a limit throttles it, return the mean rate, as bytes come in bursts."""
     copy = state.running(source)
     busy = _busy(state, source, now)
     if copy is not None and copy.throttled(now) and busy > 0.0:

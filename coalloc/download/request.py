@@ -189,7 +189,7 @@ class Request(NamedTuple):
         admission = self.admission or limited(self.limit_rate)
         if admission and self.deadline:
             raise UsageError(
-                "--by makes no sense with a limited rate, of which nothing is known from earlier transfers",
+                "--by makes no sense with a limited rate, which earlier transfers cannot forecast",
                 "leave out --limit-rate, or limit_rate in config.toml",
             )
         made = self.dialers or dialers(self.own, self.via, self.broker)

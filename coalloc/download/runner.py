@@ -71,7 +71,7 @@ class TransferRunner:
             raise self._error
 
     def limit(self, most: int, preferred: tuple[int, ...] = ()) -> None:
-        """Use up to `most` sources at once from now on, those that are `preferred` if they are in use."""
+        """Use at most `most` sources at once from now on; of those in use, keep the `preferred` ones first."""
         self._handle(SourceLimit(self._loop.time(), most, preferred))
 
     def tell(self, event: Event) -> bool:
@@ -176,9 +176,9 @@ class TransferRunner:
         return task
 
     async def _fetch_beside_others(self, copy: int, source: int) -> None:
-        """Fetch a copy, at the same time as other copies of its source, but not as anything else uses the source.
+        """Run a partial copy while its source is used by nothing but other partial copies.
 
-        An abandoned fetch ends first, as its source may permit no other one beside it.
+        First wait for the end of abandoned fetches from the source, which may not permit one more.
         """
         copies = self._copies[source]
         while ending := [self._fetching[each] for each in copies if each not in self._spans]:
@@ -272,7 +272,7 @@ class TransferRunner:
 
         A piece is admitted before it is requested, not when its bytes are read: a copy between two servers can be
         slowed down in no other way, and a slow reader of a download would still let megabytes flow into buffers. Only
-        of a server without ranges, the bytes are read slowly.
+        the bytes of a server without ranges are read slowly.
         """
         fetch, admission = self._sources[source].fetch, self._sources[source].options.admission
         if admission is None:

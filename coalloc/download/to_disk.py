@@ -39,14 +39,21 @@ __all__ = ["Download", "DownloadSettings"]
 
 
 class DownloadSettings(NamedTuple):
-    """The user's options apart from the file: the strategy, the most sources at once, whether to keep checksums.
+    """The user's options apart from the file.
 
-    `within` is the real path of a directory that the target must not leave by a symbolic link. `replace`: whether the
-    file may replace a file with other content. `beside` is the name of the directory for partial data; None for
-    `NAME.coget`. `confirm` is awaited when the file is complete, before it gets its name; if it raises, the file does
-    not get the name. With a `deadline`, as few sources are used as it needs. `past_errors` as for `Transfer`.
-    `is_whole` is called in a thread with the versions that servers state, by URL: whether an earlier run fetched one.
-    `tries` as for `Transfer`. `admit` is awaited after the forecast for the deadline.
+    :param policy: the strategy
+    :param most: maximum number of sources at once; None for no limit
+    :param keep_checksums: whether to compute checksums of arriving pieces, with which replicas are compared
+    :param within: real path of a directory that the target must not leave by a symbolic link
+    :param replace: whether the file may replace a file with other content
+    :param beside: name of the directory for partial data; None for `NAME.coget`
+    :param confirm: awaited when the file is complete; if it raises an error, the file does not get its final name
+    :param deadline: time by which the file must be complete; as few sources are used as it needs
+    :param past_errors: as for `Transfer`
+    :param is_whole: returns whether an earlier run fetched one of the versions that servers state, which it gets by
+        URL; called in a thread
+    :param tries: as for `Transfer`
+    :param admit: awaited after the forecast for the deadline
     """
 
     policy: Policy

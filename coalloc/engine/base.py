@@ -71,7 +71,7 @@ class EngineOptions:
     def named(self, origin: Origin) -> "EngineOptions":
         """Return the options for a replica of this origin: if a server named it, its addresses are restricted.
 
-        It then gets only the credentials that are for its server whoever names it.
+        It then gets only credentials that its server may get whatever the origin of its name.
         """
         policy = policy_of(origin, self.dialer.policy)
         credentials = self.credentials and self.credentials.named(origin)

@@ -217,7 +217,7 @@ class _Admission:
     def _parts(self, groups: Sequence[PathGroup], request: RateRequest) -> dict[str, float]:
         """Divide a rate in proportion to the room of each group.
 
-        A group without room of its own gets a part, too: what was promised is what all of them bear together.
+        A group without room of its own gets a part, too: what was promised is what all of them carry together.
         """
         rooms = {group.name: self.room([group], request) for group in groups}
         least = LEAST_PART * sum(max(0.0, room) for room in rooms.values()) or 1.0

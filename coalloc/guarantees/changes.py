@@ -25,8 +25,8 @@ SMALLEST = 1e-3
 class ChangeTest:
     """Cumulative sums of the deviations of the logarithm of the rate, upwards and downwards (CUSUM, Page 1954).
 
-    The deviations are those from what the window before lets expect, so that correlated windows cause no more alarms.
-    After an alarm, the next windows show how the rate is now.
+    A deviation is from the value expected after the window before, so that correlated windows cause no more alarms.
+    After an alarm, the new rate is learned from the next windows.
 
     :param false_alarms: alarms in a window, on average, while nothing changes; below .05
     """

@@ -1,4 +1,4 @@
-"""Checks of the rates and deadlines that users ask for; NaN is within no limits. Pure."""
+"""Checks of the rates and deadlines that users ask for; NaN is refused. Pure."""
 
 from coalloc.errors import UsageError
 from coalloc.model.promises import Deadline
@@ -31,7 +31,7 @@ def check_deadline(deadline: Deadline) -> None:
     :raises UsageError: if one of them is not a number within its limits
     """
     if not 0 <= deadline.at < LATEST:
-        raise UsageError(f"{deadline.at} is no time for a deadline", "use seconds since the epoch")
+        raise UsageError(f"{deadline.at} is not a valid time for a deadline", "use seconds since the epoch")
     if not LEAST <= deadline.sure <= MOST:
         raise UsageError(
             f"{100 * deadline.sure:g} % cannot be promised for a deadline", f"use a probability {PERCENTAGES}"

@@ -1,4 +1,4 @@
-"""Admission of classes of files that are to come at a rate, from the first seconds of their paths. Pure.
+"""Admission of classes of files that must arrive at a rate, by the rates of the first seconds. Pure.
 
 A class has a part of its rate for each set of servers that hold some of its files: the part of its bytes that only they
 have. It is promised if each set carries its part, beside the parts of the classes before it.
@@ -32,7 +32,7 @@ class ClassNeed(NamedTuple):
 class ClassOutlook(NamedTuple):
     """The outlook for the rate of a class until its end.
 
-    :param chance: the probability
+    :param chance: probability that the class keeps its rate
     :param possible: the highest rate that can be promised, in bytes per second
     """
 

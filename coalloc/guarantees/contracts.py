@@ -221,10 +221,10 @@ class Contract(NamedTuple):
         return window_count(self.stream, self.seconds)
 
     def result(self, windows: Sequence[WindowRate], now: float) -> ContractResult:
-        """Return the result, and what it teaches.
+        """Return the result, with the error of the forecast.
 
         :param windows: its windows, all of them
-        :raises ValueError: it has not ended, or other than its windows are given: nothing is learnt from half of one
+        :raises ValueError: when it has not ended, or the number of windows is not that of the contract
         """
         if now < self.until or len(windows) != self.windows:
             raise ValueError(f"a contract of {self.windows} windows until {self.until} has not ended at {now}")

@@ -1,7 +1,7 @@
 """Transfers with a deadline: how likely it is kept, and which of the spare sources are needed for it now. Pure.
 
-A source is left to others as long as the deadline would still be kept with it if it were used later: the lazy rule. It
-leaves more than a plan with the mean rates, and breaks fewer promises (docs/explanation/promises.md).
+A spare source is not used as long as the deadline would still be kept if the source were used later: the lazy rule.
+Compared with a plan from mean rates, it spares more sources and breaks fewer promises (docs/explanation/promises.md).
 """
 
 from collections.abc import Sequence
@@ -78,7 +78,10 @@ class Prospect(NamedTuple):
 def prospect(
     left: float, seconds: float, paths: Sequence[PathRate], sure: float, errors: FinishErrors, wait: float
 ) -> Prospect:
-    """Return what is known about a deadline; parameters as for `spares_needed`, `paths` are all sources."""
+    """Return the outlook for a deadline before the transfer.
+
+    :param paths: all sources, in the order in which they will be used; the others as for `spares_needed`
+    """
     forecast = finish(left, paths)
     spares = spares_needed(left, seconds, paths[:1], paths[1:], sure, errors, wait)
     return Prospect(forecast.chance(seconds, errors), forecast.within(sure, errors), 1 + spares)

@@ -1,8 +1,8 @@
 """The mapping of guaranteed streams to paths, from the distributions of the paths' rates (IQ-Paths, V-B). Pure.
 
 Streams are placed in the order of their precedence, each on the path where its guarantee holds best: with the highest
-probability (lemma 1), or with the fewest expected misses (lemma 2). A stream that no single path bears is divided. What
-a path still has for a stream is its rate without the rates of the streams there that have precedence.
+probability (lemma 1), or with the fewest expected misses (lemma 2). A stream that no single path carries is divided.
+What a path still has for a stream is its rate without the rates of the streams there that have precedence.
 
 A window of a divided stream is kept if that of each part is kept. Theorem 1 adds up the probabilities of the parts,
 which is wrong. Here the probabilities of *failure* are added up: that bound holds however the paths depend on each
@@ -40,7 +40,7 @@ class Placement(NamedTuple):
 
     @property
     def holds(self) -> bool:
-        """Return whether the paths bear the stream as it is required."""
+        """Return whether the paths carry the stream as it is required."""
         if not self.packets:
             return True
         if self.stream.misses is not None:
@@ -87,8 +87,8 @@ def map_streams(streams: Sequence[Stream], paths: Mapping[str, Sequence[float]])
     """Return the placement of each stream, in the given order; `holds` tells whether it is a guarantee.
 
     Streams with a higher probability have precedence over others; among equal ones, those with a bound of misses, the
-    lower the earlier. The others with the same probability are served alike, except for one that no paths bear, which
-    comes after them. Those that a single path bears are placed first, the largest ones before the smaller ones.
+    lower the earlier. The others with the same probability are served alike, except for one that no paths carry, which
+    comes after them. Those that a single path carries are placed first, the largest ones before the smaller ones.
 
     :param streams: the streams; those of best effort are placed nowhere, as they use what is left on all paths
     :param paths: for each path its rates in past windows, in bytes per second, ascending, at least one. The windows are
@@ -186,7 +186,7 @@ def _divided(stream: Stream, paths: Sequence[_Path]) -> _Shares:
 
 
 def _spread(stream: Stream, paths: Sequence[_Path]) -> _Shares:
-    """Return a way to serve a stream that no paths bear."""
+    """Return a way to serve a stream that no paths carry."""
     everywhere = _divide(stream, paths, range(len(paths)))
     return min(_single(stream, paths), _shares(stream, paths, everywhere), key=_by_cost)
 

@@ -1,4 +1,4 @@
-"""Deadlines and promised rates: the wish, the outlook, and the result. No behaviour, no I/O.
+"""Deadlines and promised rates: the request, the outlook, and the result. No behaviour, no I/O.
 
 Rates are bytes per second, times seconds.
 """

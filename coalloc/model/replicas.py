@@ -83,7 +83,7 @@ class ReplicaSet(NamedTuple):
 
     `left_out` are the URLs of replicas that an option, or the origin of their names, excludes, with the reason.
     `vouched`: a checksum of the file, or of its pieces, is known from the user or over https. `origin` is the origin of
-    the file's own name. `trace`: the catalogue that hears of the transfer, if there is one.
+    the file's own name. `trace`: the catalogue to which the transfer is reported, if any.
     """
 
     name: str
@@ -98,11 +98,11 @@ class ReplicaSet(NamedTuple):
 
     @property
     def guests(self) -> frozenset[int]:
-        """The indices of the replicas that the servers of others named."""
+        """The indices of the replicas that another replica's server named."""
         return frozenset(index for index, replica in enumerate(self.replicas) if replica.named_by)
 
     def without_guests(self) -> "ReplicaSet":
-        """Return the file without the replicas that the servers of others named."""
+        """Return the file without the replicas that another replica's server named."""
         return self._replace(replicas=tuple(replica for replica in self.replicas if not replica.named_by))
 
 

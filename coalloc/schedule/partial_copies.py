@@ -39,7 +39,7 @@ class PartialCopies:
         self._fetch(source, 0, end, now)
 
     def steal(self, victim: ScheduledSource, thief: ScheduledSource, nbytes: int, now: float) -> RunningCopy | None:
-        """Move the last `nbytes` of the victim's backlog to the thief: from its share, if any, else from its copy.
+        """Move the last `nbytes` of the victim's backlog to the thief: from the victim's share, if any, else its copy.
 
         :returns: the victim's copy if nothing is left of it, for the caller to release
         """

@@ -8,7 +8,7 @@ import logging
 __all__ = ["answered", "asked", "is_on", "log"]
 
 log = logging.getLogger("coalloc.requests")
-"""The log. Its level is DEBUG; nothing is formatted unless somebody listens."""
+"""The log. Its level is DEBUG; nothing is formatted unless the log is shown."""
 
 
 def is_on() -> bool:

@@ -55,12 +55,12 @@ async def blame(
     The blame is on the first of these that exist:
     1. replicas whose own checksum differs from the expected one, and bytes that an earlier run fetched from them
     2. sources whose bytes changed in transit
-    3. all replicas that the servers of others named, if there are others, as the file must not be wrong because of them
+    3. all guests, if there are other replicas, as the file must not be wrong because of guests
     4. one source on suspicion: a replica that only an earlier run used, as this run does not need it; otherwise the
        source that delivered the fewest bytes, so that little is fetched again
 
     :param suspected: sources that were suspected before, but were right
-    :param guests: replicas that the servers of others named
+    :param guests: replicas that another replica's server named
     :returns: at least one source that delivered bytes, with the reason
     :raises VerificationError: if the expected checksum must be wrong, or all sources were suspected before
     """
@@ -116,7 +116,7 @@ async def _changed_on_the_way(servers: WitnessServers, pieces: Sequence[Extent],
 class PieceBlame:
     """The search for the sources of wrong pieces, which several sources may have delivered together. Pure.
 
-    :param guests: replicas that the servers of others named
+    :param guests: replicas that another replica's server named
     """
 
     def __init__(self, guests: Set[int] = frozenset()) -> None:
@@ -130,8 +130,8 @@ class PieceBlame:
         """Return the sources to blame if the ranges `wrong` do not match the hashes of a Metalink, with the reason.
 
         A source that alone delivered a wrong range is bad. If each wrong range has several sources, the guests among
-        them are bad; if there are none, the source with a part in most wrong pieces so far is suspected. If that was
-        right often enough, it is bad, so that the search ends.
+        them are bad; if there are none, the source with a part in most wrong pieces so far is suspected. A
+        source that was suspected more than `SUSPICIONS` times is bad, so that the search ends.
 
         :returns: at least one source
         """

@@ -148,7 +148,10 @@ class Comparison:
         return "own word" if self.alone else "agree"
 
     async def _not_foreseen(self, waiting: Sequence[Extent]) -> Sequence[Extent]:
-        """Return the pieces not confirmed by the early queries; stop waiting for other queries of confirmed ones."""
+        """Return the pieces that the early queries did not confirm.
+
+        Pending queries about confirmed pieces become late: nothing waits for their answers any more.
+        """
         if not self._foresight:
             return waiting
         right = await self._foresight.confirmed(sorted([*waiting, *self._cases]))

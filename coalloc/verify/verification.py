@@ -31,7 +31,7 @@ class Verification:
     :param hashes: hashes of the pieces from a Metalink
     :param compare: whether to compare replicas if neither `expected` nor `hashes` is known
     :param stated: returns the checksums of the whole file that each source states
-    :param guests: replicas that the servers of others named
+    :param guests: replicas that another replica's server named
     """
 
     def __init__(

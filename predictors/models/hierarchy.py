@@ -183,7 +183,7 @@ class Hierarchy(Forecaster):
         return found._replace(reason=f"{found.reason}; {shown} how far off it may be", new=new)
 
     def _new(self, query: Query) -> New:
-        """Return what was not used yet."""
+        """Return which of source and sink have no transfers yet; "link" if both have some, but not with each other."""
         used = [
             bool((level := self._levels.get((name, LEVELS[name](query)))) and level.count)
             for name in ("source", "sink")

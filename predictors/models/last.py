@@ -34,7 +34,7 @@ def mean_learn(state: State, first: int, value: float, at: float) -> None:
 
 @compilable
 def mean_forecast(state: State, first: int, at: float) -> float:
-    """Return the mean."""
+    """Return the mean of all values."""
     return state[first + 1]
 
 

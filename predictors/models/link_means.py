@@ -1,6 +1,6 @@
 """Means over links with one vote each, and the errors of forecasts for links that were left out.
 
-Both are for links that nobody has used yet. A mean over transfers would be that of the busiest link. The errors that a
+Both are for links without transfers. A mean over transfers would be that of the busiest link. The errors that a
 forecast makes on known links are no guide either: they are small, because these links were learned. So each transfer is
 also forecast from all others than those of its link, its source or its sink, and these errors give the interval.
 """

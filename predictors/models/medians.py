@@ -30,7 +30,7 @@ def learn(state: State, first: int, value: float, at: float) -> None:
 
 @compilable
 def median_forecast(state: State, first: int, at: float) -> float:
-    """Return the median."""
+    """Return the median of the window; NaN if it is empty."""
     count = int(state[first + COUNT])
     if count == 0:
         return NAN
@@ -40,7 +40,7 @@ def median_forecast(state: State, first: int, at: float) -> float:
 
 @compilable
 def trimmed_forecast(state: State, first: int, at: float) -> float:
-    """Return the mean of the values that are not trimmed."""
+    """Return the mean of the window without its lowest and highest values; NaN if it is empty."""
     count = int(state[first + COUNT])
     left_out = int(TRIM / 2 * count)
     total = 0.0
@@ -71,7 +71,7 @@ def adaptive_learn(state: State, first: int, value: float, at: float) -> None:
 
 @compilable
 def adaptive_forecast(state: State, first: int, at: float) -> float:
-    """Return the median of the current window."""
+    """Return the median of the current window; NaN before the first value."""
     if state[first + ADAPTED + COUNT] == 0.0:
         return NAN
     return median_of_newest(state, first + ADAPTED, int(state[first + WINDOW]))

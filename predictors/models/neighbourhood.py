@@ -197,7 +197,7 @@ class Neighbourhood:
         return low, min(max(mean, low), high), high
 
     def _mean_and_quantiles(self, features: Features, now: float, levels: Sequence[float]) -> tuple[float, ...] | None:
-        """Return the mean, and the quantiles."""
+        """Return the weighted mean of similar transfers, then a quantile for each level; None if none had ended."""
         if not self._memory[COUNT]:
             return None
         for i, feature in enumerate(features):

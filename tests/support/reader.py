@@ -56,12 +56,12 @@ SEEN = ("[0-9a-f]{8,32}", r"[0-9][0-9.,:-]*(?: (?:bytes|[kMG]?B(?:/s)?|h|min|s)\
 
 
 class Script(NamedTuple):
-    """Differences between the page and the commands of a reader.
+    """The differences between a page and the commands that the test types.
 
-    :param before: commands that make what the page takes for granted
-    :param instead: texts of commands that are replaced
-    :param left: beginnings of commands that are not executed
-    :param fail: beginnings of commands that end with an error
+    :param before: commands typed before the page, which set up what it assumes
+    :param instead: texts in the page's commands, and the texts typed in their place
+    :param left: beginnings of commands that are not typed
+    :param fail: beginnings of commands that must end with an error
     """
 
     before: str

@@ -34,7 +34,7 @@ def sheets(reports: Sequence[Report], title: str, lead: str = "") -> bytes:
     try:
         import typst
     except ImportError:
-        raise Invalid("typst is not installed, which sets PDF", "run: pip install 'coget[pdf]'") from None
+        raise Invalid("PDF needs typst, which is not installed", "run: pip install 'coget[pdf]'") from None
     with TemporaryDirectory(prefix="coget-report-") as name:
         folder = Path(name)
         (folder / MAIN).write_bytes(files("broker").joinpath("templates", MAIN).read_bytes())

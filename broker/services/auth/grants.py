@@ -245,7 +245,7 @@ async def _given_again(stored: Stored, token: str, later: Grant, scope: str, now
 
 
 def _sealed(secret: str, token: bytes) -> bytes:
-    """Encrypt or decrypt a token with the one that it replaces, of which the database has only a hash.
+    """Encrypt or decrypt a token. The key is the token that it replaces, of which the database has only a hash.
 
     >>> _sealed("old", _sealed("old", b"new")), _sealed("other", _sealed("old", b"new")) == b"new"
     (b'new', False)

@@ -25,7 +25,7 @@ REMEMBERED = 30.0
 MOST_REMEMBERED = 10_000
 SECONDS = 5.0
 AT_ONCE = 16
-"""Most concurrent requests to the server, since anybody can send tokens."""
+"""Most concurrent requests to the server, since any client can send tokens."""
 
 
 class CachedClaims(NamedTuple):

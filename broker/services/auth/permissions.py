@@ -101,8 +101,8 @@ def reach_of(
 ) -> Reach:
     """Return the access rights of a caller in a collection.
 
-    The owner of a guest collection has only those rights in its host that its subject has, since its present role is
-    not known: neither those of a role nor those of an admin.
+    The owner of a guest collection has only the rights in the host that rules give to the owner's subject. Rights of a
+    role or of an admin do not count, since the owner's present role is not known.
 
     :param collections: the host, if it is a guest collection, by id
     :param rules: rules of the collection and of its host, by id

@@ -217,7 +217,7 @@ def _listed(line: str, context: Context) -> CatalogueEntry:
     match = LISTED.match(line.strip())
     algorithm = match and ALGORITHMS.get(len(match[1]))
     if not match or not algorithm:
-        raise Invalid("it is not a checksum and a path", "write lines as sha256sum does")
+        raise Invalid("it does not have a checksum and a path", "write lines as sha256sum does")
     path = match[2].removeprefix("./").lstrip("/")
     place = [{"path": path}] if context.endpoint else []
     return _entry({"name": path, "checksums": {algorithm: match[1].lower()}, "replicas": place}, context)

@@ -133,8 +133,8 @@ class Collections:
     async def share(self, caller: Caller, host: UUID, path: str, name: str, description: str) -> Collection:
         """Share a directory of a collection as a new guest collection of the caller.
 
-        The caller needs the permission to read the directory that is left when only rules that name the caller or all
-        users count, since the broker does not know the caller's role when a guest comes.
+        Rules that name the caller or all users must let the caller read the directory. Rules for roles do not count,
+        since the broker does not know the caller's role when a guest uses the collection.
 
         :raises NoCollection: :raises NotGranted: when the caller may not read the directory
         :raises Invalid: when the collection is a guest collection, or does not allow sharing
@@ -218,7 +218,9 @@ class Collections:
             audit = TokenStore(connection)
             if name is not None and name != collection.name:
                 if collection.share is None:
-                    raise Invalid(f"{collection.name} is no guest collection, and keeps its name", "leave the name out")
+                    raise Invalid(
+                        f"{collection.name} is no guest collection, so its name cannot be changed", "leave the name out"
+                    )
                 await Stored(connection).rename(number, name)
                 await audit.note(now, caller.subject, "rename collection", f"{collection.name} to {name}")
             if description is not None:

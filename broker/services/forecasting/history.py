@@ -123,7 +123,7 @@ class Transfers:
         while True:
             try:
                 if count := await self.forget(time.time() - days * DAY):
-                    log.info("forgotten: %d %s", count, "transfers" if self._database.sqlite else "months")
+                    log.info("deleted old transfers: %d %s", count, "transfers" if self._database.sqlite else "months")
             except Exception:  # otherwise an error would stop the loop silently
                 log.exception("failed to delete old transfers; trying again")
             await asyncio.sleep(FORGET)

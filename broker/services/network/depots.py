@@ -55,7 +55,7 @@ class Depots:
         """Return a ticket for each depot of a route: to the next depot, and from the last one to the servers.
 
         :raises NotFound: for an unknown depot
-        :raises Forbidden: for a host of no endpoint, unless the caller is an admin
+        :raises Forbidden: for a host that no endpoint has, unless the caller is an admin
         :raises Invalid: when a ticket would be too long
         """
         known = await self._stored()
@@ -82,7 +82,7 @@ class Depots:
         for host in hosts:
             if host not in served:
                 raise Forbidden(
-                    f"{caller.subject} may not reach {host} over depots: it is the host of no endpoint",
+                    f"{caller.subject} may not reach {host} over depots: no endpoint has this host",
                     "ask a curator to register an endpoint there",
                 )
 

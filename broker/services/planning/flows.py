@@ -63,7 +63,7 @@ class Flows:
         places = await self._located(host_names, caller)
         if len(places) > FILLED:
             raise TooLarge(
-                f"{len(places)} hosts are servers; links are filled in between {FILLED} at most",
+                f"the request names {len(places)} servers, but the broker adds links between at most {FILLED}",
                 "give their links, and leave out url, or plan in parts",
             )
         hosts = [Host(name, _access(place.endpoint)) for name, place in places.items()]

@@ -66,7 +66,7 @@ class TaskDeadlines:
     async def begin(self, caller: Caller, task: NewTask, number: str) -> None:
         """Promise the deadline of a new task, or tell that it may not be kept, if its files' sizes can be learnt now.
 
-        Otherwise this is left to the first looks at the task.
+        Otherwise `jobs.task_deadlines` does so while the task runs.
         """
         if not task.deadline_asked or not moves_bytes(task.kind, task.options):
             return
@@ -77,7 +77,7 @@ class TaskDeadlines:
                 ends = (str(task.source), str(task.destination))
                 await self.promise(caller, number, ends, size, len(task.items), task.deadline)
         except (BrokerError, CoallocError, TimeoutError) as error:
-            log.info("the deadline of a new task is left to later looks", task=number, reason=str(error))
+            log.info("cannot decide the deadline of a new task now; trying again", task=number, reason=str(error))
         except Exception:  # the task is submitted in any case
             log.exception("cannot look at the deadline of a new task", task=number)
 

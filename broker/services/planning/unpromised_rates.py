@@ -43,7 +43,9 @@ class UnpromisedRates:
         except Unavailable:
             raise
         except BrokerError as error:  # no reason to fail a copy
-            log.info("promises to others limit no transfer now", task=task.task, reason=error.message)
+            log.info(
+                "cannot compute the rates that promises leave; no limit is set", task=task.task, reason=error.message
+            )
             return {}
         own = {link.source: link.share.rate for of, link in running if of == task.task}
         found = {

@@ -89,7 +89,7 @@ class DatasetFindings:
             if dataset.size is None and size is not None:
                 await self._catalogue.learn_size(self._owner, dataset.name, size)
         except BrokerError as error:  # the copy is as good without it
-            log.warning("failed to store what a copy shows", dataset=dataset.name, error=error.message)
+            log.warning("failed to store bad replicas or a size", dataset=dataset.name, error=error.message)
 
     async def _report(self, work: Work, dataset: str, url: str, reason: str, recorder: Recorder) -> None:
         found = BadReplica(dataset=dataset, url=url, reason=f"{reason[:300]} (task {work.task_id})")

@@ -5,7 +5,7 @@ open lanes at what the task competes for, and among these to the user whose last
 and age order only the tasks of one user, so that no user gets a turn of another by an early deadline.
 
 What a task competes for is its pair of collections, and each of the two whose limit the next lane reaches. A user's
-lanes elsewhere delay nobody, and so do not count.
+lanes elsewhere delay no other task, so they decide only between users who are equal otherwise.
 """
 
 from collections import Counter

@@ -103,7 +103,7 @@ class ServerDestination(Destination):
     """A directory of a server: files are written under temporary names, and deleted if they are not published.
 
     A server's rename may replace a file, so the target is checked just before. If the job is killed, a later one
-    deletes the files under temporary names, as `records` has it.
+    finds the temporary names in `records`, and deletes these files.
 
     :param folder: directory, which is made if it does not exist
     """
@@ -195,7 +195,7 @@ class ServerDestination(Destination):
             await self._partial.forget()
 
     async def _delete(self, path: str) -> bool:
-        """Delete a file until it stays deleted, as a copy that was cancelled may create it again; return if it does."""
+        """Delete a file, again if a cancelled copy creates it once more; return whether it is known to stay deleted."""
         for sweep in range(SWEEPS):
             try:
                 await self._server.ask(lambda store: store.delete(path))

@@ -68,7 +68,7 @@ class ReadOnlyServer(Holder):
         return self._reason if self.waiting else None
 
     def add(self, path: str, url: str, options: EngineOptions) -> None:
-        """Add a file; the URL and the options that it was added with first stay."""
+        """Add a file. If it was added before, keep its earlier URL and options."""
         self._files.setdefault(path, _HeldFile(url, options))
 
     async def stat(self, path: str) -> Stat:

@@ -145,7 +145,9 @@ class CollectServers:
         items = [item for some in (*listed, *known) for item in some]
         _refuse_conflicts(items)
         if not items and not self.failed:
-            raise NothingToFetchFrom(f"{' and '.join(map(redact, urls))} has no file", "give another directory")
+            raise NothingToFetchFrom(
+                f"there are no files at {' and '.join(map(redact, urls))}", "give another directory"
+            )
         return items
 
     async def _attempt(self, name: str, looked: Awaitable[list[CollectItem]]) -> list[CollectItem]:

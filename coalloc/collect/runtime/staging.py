@@ -30,7 +30,7 @@ class StagingArea:
 
     Other users may be able to write to its parent. The names of the directory and of the pieces cannot be predicted, so
     that no user can create them first. Only pieces are deleted, and only if the directory is still the one made here.
-    If the job is killed, a later one clears the directory, as `records` has it.
+    If the job is killed, a later one finds the directory in `records`, and clears it.
 
     :param folder: parent of the directory
     :param run: name of the collect job, for users

@@ -1,7 +1,7 @@
 """Max-min fair rates by progressive filling, and their progress: numeric functions that can be compiled.
 
 The rates of all flows rise together until a link is full; the flows over it keep their rates, the others rise further.
-Flows and links are numbered. `FlowLinkMatrix` has the amount that each flow takes of each link.
+Flows and links are numbered. `FlowLinkMatrix` has the weight of each flow on each of its links.
 """
 
 from collections.abc import Iterable, Mapping, MutableSequence, Sequence
@@ -18,7 +18,10 @@ Floats = MutableSequence[float]
 
 
 class FlowLinkMatrix(NamedTuple):
-    """The amount that each flow takes of each link per byte, as two compressed lists: by flow, and by link."""
+    """The sparse matrix of flows and links, stored twice: by flow, with the weights, and by link.
+
+    The weight of a flow on a link is the number of bytes that the link carries for each byte of the flow.
+    """
 
     flow_first: Integers
     flow_links: Integers

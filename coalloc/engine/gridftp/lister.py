@@ -15,7 +15,7 @@ __all__ = ["GridFTPLister"]
 
 
 class GridFTPLister(Lister):
-    """The directories at the server of `url`, over one session."""
+    """The directories at one GridFTP or FTP server, listed over one session; `url` is any URL at the server."""
 
     def __init__(self, url: str, options: EngineOptions) -> None:
         self._url = url

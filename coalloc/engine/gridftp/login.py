@@ -176,7 +176,7 @@ class GridFTPLogin:
         return bool(self._security and self._security.protects_data)
 
     async def secure(self, data: socket.socket) -> DataStream:
-        """Protect a data connection as agreed when logging in; return its data."""
+        """Protect a data connection as agreed at the login; return the stream of its data."""
         return await self._security.secure(data) if self._security else data
 
     @cached_property

@@ -64,7 +64,7 @@ class Security(Protocol):
         ...
 
     async def secure(self, data: socket.socket) -> DataStream:
-        """Apply the agreed protection to a data connection, before its first byte of data; return its data."""
+        """Apply the agreed protection to a data connection, before its first byte of data; return its stream."""
         ...
 
 

@@ -183,7 +183,7 @@ class ThirdParty:
         self._window.release()
 
     def moved(self) -> None:
-        """Restart the timer for progress."""
+        """Record that data moved: the time until the copies count as stalled begins again."""
         self._moved = self._loop.time()
 
     def _look_now(self) -> None:

@@ -207,7 +207,7 @@ def _error(task: asyncio.Task[Stat]) -> SourceError | None:
     """Return the error of a session that failed to connect; None if it is ready, or still connecting."""
     if not task.done():
         return None
-    if task.cancelled():  # somebody has closed the source
+    if task.cancelled():  # the source was closed meanwhile
         return ConnectionLost("the source was closed", "open it again")
     error = task.exception()
     if error is not None and not isinstance(error, SourceError):

@@ -180,7 +180,7 @@ def _ortools(
     arcs = solver.add_arcs_with_capacity(tails, heads, capacities)
     status = solver.solve(source, sink)
     if status != SimpleMaxFlow.OPTIMAL:
-        raise ArithmeticError(f"OR-tools says {status} of numbers that cannot overflow")
+        raise ArithmeticError(f"OR-tools failed with status {status}, although the numbers cannot overflow")
     side = np.zeros(vertices, np.bool_)
     side[solver.get_source_side_min_cut()] = True
     return np.asarray(solver.flows(arcs)), side

@@ -33,11 +33,11 @@ ORDERS: Mapping[Placing, Order] = {
 
 
 class NoPathError(Exception):
-    """A file has no path with any capacity, which HiGHS did not notice, as the file is so small."""
+    """A file without any path that has capacity; HiGHS did not notice, as the file is so small."""
 
 
 class FreeCapacity:
-    """Capacity that flows leave of all limits in some seconds, in parts of bytes, and what they leave of the budget.
+    """The capacity of limits that flows have not used in some seconds, in parts of bytes, and the rest of the budget.
 
     All methods take an arc, or a path of arcs, of the graph of a destination.
     """
@@ -49,7 +49,7 @@ class FreeCapacity:
         self._takes: dict[tuple[int, int], list[tuple[Limit, float]]] = {}
 
     def takes(self, graph: CapacityGraph, arc: int) -> list[tuple[Limit, float]]:
-        """Return the limits of an arc, each with what a byte takes of it."""
+        """Return the limits of an arc, each with how much of it a byte uses."""
         known = self._takes.get((graph.host, arc))
         if known is None:
             known = self._takes[graph.host, arc] = self._found(graph, arc)
@@ -84,7 +84,7 @@ class FreeCapacity:
         return most
 
     def price(self, graph: CapacityGraph, arc: int) -> float:
-        """Return the price of a byte, 0 without a budget."""
+        """Return how much of the budget a byte on an arc uses; 0 without a budget."""
         return next((take for limit, take in self.takes(graph, arc) if limit == BUDGET), 0.0)
 
     def _of(self, limit: Limit) -> float:

@@ -35,8 +35,10 @@ class ExpansionGraph:
 class Expansion:
     """The time-expanded graph G_T.
 
-    Place p in step i is node i * places + p; then follow D', the origins whose data become available later, and the
-    copies. Links lead from a step to the next, and cost C1 - C2 c', where c' is the capacity. Data wait only at their
+    Place p in step i is node i * places + p. The further nodes are D', where all units are wanted; the origins whose
+    data become available later; and the files with several origins.
+
+    A link leads from each step to the next, and costs C1 - C2 c', where c' is its capacity. Data wait only at their
     origin, from which an edge of cost i leads to each step i. C2 = T + 1 makes capacity count more than any wait of the
     same unit, and C1 = hosts * C2 * (max c' + 1) makes the number of transfers count more than any capacity, on paths
     with at most as many hops as there are hosts.

@@ -36,7 +36,7 @@ class Conservative(Policy):
         return self.next_blocks(state, 1)
 
     def next_blocks(self, state: State, count: int) -> Take | None:
-        """Return up to `count` blocks from the first unassigned byte on; a partly delivered block counts as one."""
+        """Return up to `count` blocks, beginning at the first unassigned byte; the rest of a block counts as one."""
         for start, end in state.unassigned:
             block = self.block_size(state)
             return Take(start, min(end, (start // block + count) * block))

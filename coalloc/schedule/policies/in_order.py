@@ -1,7 +1,7 @@
 """`in order`: adaptive co-allocation for a reader that takes the bytes in order, from a bounded buffer.
 
-The bytes ahead of the reader are opened step by step. Each source takes the first bytes that nobody fetches, as many as
-it delivers while the others deliver theirs, so that no byte keeps the reader waiting for long. Sources without work
+The bytes ahead of the reader are opened step by step. Each source takes the first bytes that no source fetches, as many
+as it delivers while the others deliver theirs, so that no byte keeps the reader waiting for long. Sources without work
 steal as in `adaptive`.
 """
 

@@ -67,7 +67,7 @@ class Links:
         return inside(base, await _walk(session, join(base, *names), path))
 
     async def _own(self, session: Storage) -> None:
-        """Check that no link leads from the host to the shared directory. :raises PermissionRefused: when one does
+        """Check that the path from the host collection to the shared directory has no link. :raises PermissionRefused:
 
         Otherwise, the owner of a guest collection could replace its directory by a link to another place.
         """

@@ -106,7 +106,7 @@ def elements(der: bytes) -> Iterator[Element]:
             begin += length & 0x7F
             length = int.from_bytes(der[at + 2 : begin], "big")
         if not definite or begin + length > len(der):
-            raise ValueError("DER is cut, or of no definite length")
+            raise ValueError("DER is cut short, or has no definite length")
         yield Element(der[at], der[begin : begin + length], der[at : begin + length])
         at = begin + length
 

@@ -142,7 +142,7 @@ def test_coget_gets_tickets_from_the_broker(tmp_path: Path):
         words = ["--quiet", "--via", "depot-a,depot-b", server.url("file")]
         refused = coget([*words, "-o", "one"], tmp_path, **named)
         assert refused.returncode == 0
-        assert "127.0.0.1 over depots: it is the host of no endpoint" in refused.stderr
+        assert "127.0.0.1 over depots: no endpoint has this host" in refused.stderr
         assert not [line for each in running for line in each.lines if line.get("end")]
         endpoint = {"name": "e", "site": "S", "scheme": "ftp", "host": "127.0.0.1", "port": server.port}
         admin.put(f"{B}/endpoints/e", json=endpoint).raise_for_status()
