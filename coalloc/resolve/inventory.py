@@ -3,8 +3,8 @@
 Symbolic links to files count as files; links to directories are not followed, since they may form cycles.
 """
 
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing
 from typing import NamedTuple
 from urllib.parse import quote
 
@@ -22,7 +22,7 @@ from coalloc.errors import (
 from coalloc.model.checksums import Checksum
 from coalloc.model.listings import Entry
 from coalloc.model.replicas import Replica, ReplicaSet
-from coalloc.resolve.trees import walk_folders
+from coalloc.resolve.trees import as_file, walk_folders
 from coalloc.safe_text import redact
 from coalloc.util.concurrency import gather
 
@@ -92,7 +92,13 @@ async def walk(store: Storage, top: str) -> AsyncIterator[tuple[str, Entry]]:
     :raises LimitExceeded: when the tree exceeds the limits in depth or size
     """
     shown = (await store.locate(top or "/")).shown
-    async for found in walk_folders(lambda folder: store.list(f"{top}/{folder}"), shown):
+
+    async def list_folder(folder: str) -> AsyncGenerator[Sequence[Entry], None]:
+        async with aclosing(store.list(f"{top}/{folder}")) as groups:
+            async for entries in groups:
+                yield [as_file(entry) for entry in entries]
+
+    async for found in walk_folders(list_folder, shown):
         yield found
 
 
@@ -107,7 +113,9 @@ async def _summed(
     found = []
     for file in files:
         try:
-            found.append(file._replace(checksums=await _checksums(store, f"{top}/{file.name}", file.size or 0)))
+            path = f"{top}/{file.name}"
+            size = (await store.state(path)).size if file.size is None else file.size
+            found.append(file._replace(size=size, checksums=await _checksums(store, path, size)))
         except (NoSuchFile, PermissionRefused, Unsupported) as error:
             troubles[file.name] = error
     return found

@@ -14,7 +14,7 @@ from coalloc.resolve.file_names import why_unsafe
 from coalloc.safe_text import redact
 from coalloc.util.listing_limits import DEEPEST, MOST_BELOW, MOST_NAMES
 
-__all__ = ["FoundTree", "entry_url", "files_below", "walk_folders"]
+__all__ = ["FoundTree", "as_file", "entry_url", "files_below", "walk_folders"]
 
 ListFolder = Callable[[str], AsyncGenerator[Sequence[Entry], None]]
 """`list_folder(folder)`: the entries of a directory below the top, "" or a path with a slash at its end, in groups."""
@@ -72,7 +72,7 @@ async def files_below(lister: Lister, url: str) -> FoundTree:
             async with aclosing(lister.list(entry_url(url, folder))) as groups:
                 async for entries in groups:
                     seen.update(dict.fromkeys(entries))
-                    yield [_as_file(entry) for entry in entries if entry.kind != "dir"]
+                    yield [as_file(entry) for entry in entries if entry.kind != "dir"]
         except SourceError as error:
             if not (folder or seen):
                 raise
@@ -93,9 +93,12 @@ async def files_below(lister: Lister, url: str) -> FoundTree:
     return FoundTree([name for name, _ in found if not _is_in(name, loops)], list(loops), errors, stated)
 
 
-def _as_file(entry: Entry) -> Entry:
-    """Return a link as a file: where it leads is not known, and a link to a directory is refused when it is fetched."""
-    return entry._replace(kind="file") if entry.kind == "link" else entry
+def as_file(entry: Entry) -> Entry:
+    """Return a link as a file of unknown size, as the stated size and time may be those of the link itself.
+
+    Where it leads is not known: a link to a directory is refused when it is fetched.
+    """
+    return entry._replace(kind="file", size=None, modified=None) if entry.kind == "link" else entry
 
 
 def _is_in(path: str, folders: Container[str]) -> bool:
