@@ -15,10 +15,9 @@ from parsl.data_provider.staging import Staging
 from parsl.utils import RepresentationMixin
 
 from coalloc import api
-from coalloc.errors import CoallocError, SinkError, TargetInUse, UsageError
+from coalloc.errors import CoallocError, SinkError, TargetInUse
 from coalloc.plugins.names import sources
 from coalloc.resolve.file_names import from_url
-from coalloc.safe_text import redact
 
 if TYPE_CHECKING:
     from parsl.data_provider.data_manager import DataManager
@@ -109,9 +108,7 @@ async def _fetch(url: str, path: Path, run: str) -> None:
         _make(path.parent)
         while not _is_of(run, finished, path):
             with suppress(TargetInUse):
-                reports = await api.download(api.Request(_named(url), output=path, overwrite=True))
-                if [report.output for report in reports] != [str(path)]:
-                    raise UsageError(f"{redact(url)} names several files", "name one file")
+                await api.download(api.Request(_named(url), output=path, overwrite=True, one_file=True))
                 finished.with_suffix(".new").write_text(run, encoding="utf-8")
                 finished.with_suffix(".new").replace(finished)
                 return
