@@ -29,8 +29,8 @@ from broker.storage.ended_tasks import LeftoverStore
 from broker.storage.lanes import LaneStore
 from broker.storage.tasks import TaskStore
 from broker.storage.workers import WorkerStore
+from broker.worker.lane_opening import LaneOpener, OpenedLane
 from broker.worker.leases import FEWEST, Leases, next_batch_size
-from broker.worker.opening import LaneOpener, OpenedLane
 from broker.worker.owner_rights import OwnerRights
 from broker.worker.periodic_checks import PeriodicChecks
 from broker.worker.policy.faults import failed, poisoned

@@ -15,7 +15,7 @@ from coalloc.engine import open_lister
 from coalloc.engine.http.dav_urls import web_url
 from coalloc.errors import CoallocError, FilesFailed, NothingToFetchFrom, SourceError, TooMuch, UsageError
 from coalloc.history.fetched import FetchedFiles, FetchedGroup
-from coalloc.history.grouped import GroupedHistory
+from coalloc.history.grouped_history import GroupedHistory
 from coalloc.model.progress import Snapshot
 from coalloc.model.replicas import Origin, Replica, ReplicaSet, Stat
 from coalloc.model.reports import Results, TransferReport

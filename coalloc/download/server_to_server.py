@@ -11,7 +11,7 @@ from coalloc.config import own_policy
 from coalloc.download.to_server import ServerCopy
 from coalloc.engine.base import Admission, EngineOptions
 from coalloc.engine.gridftp.address import parse
-from coalloc.engine.gridftp.remote import RemoteSource, Sink
+from coalloc.engine.gridftp.remote_source import RemoteSource, Sink
 from coalloc.engine.gridftp.storage import Storage, open_storage
 from coalloc.engine.gridftp.thirdparty import ThirdParty, open_third_party
 from coalloc.model.checksums import Confirm

@@ -9,7 +9,7 @@ from contextlib import suppress
 from functools import partial
 
 from coalloc.download.transfer import Transfer
-from coalloc.engine.gridftp.remote import RemoteSource
+from coalloc.engine.gridftp.remote_source import RemoteSource
 from coalloc.engine.gridftp.storage import Storage
 from coalloc.errors import CoallocError, NoSpace, ReplicaChanged, SourceError, VerificationError
 from coalloc.model.checksums import Confirm, Extent

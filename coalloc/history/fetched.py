@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from coalloc.history.database import RecordsFile, transaction
-from coalloc.history.groups import WaitingRows
+from coalloc.history.waiting_rows import WaitingRows
 from coalloc.model.replicas import Stat
 from coalloc.model.validators import identifies
 from coalloc.safe_text import without_login

@@ -8,7 +8,7 @@ from random import Random
 
 from coalloc.config import own_policy
 from coalloc.engine.base import EngineOptions
-from coalloc.engine.gridftp.remote import RemoteSource, Sink
+from coalloc.engine.gridftp.remote_source import RemoteSource, Sink
 from coalloc.engine.span import Span
 from coalloc.errors import SourceError, Stalled, UsageError
 from coalloc.history.links import EVERYBODY, MeasuredLink

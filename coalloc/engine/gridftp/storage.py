@@ -16,8 +16,8 @@ from typing import Self
 from coalloc.engine.base import EngineOptions
 from coalloc.engine.gridftp.address import Address, parse_server
 from coalloc.engine.gridftp.control import ControlConnection, PendingReply
-from coalloc.engine.gridftp.listing import Listing, entry, seconds_of, stamp
 from coalloc.engine.gridftp.login import GridFTPLogin, security_for
+from coalloc.engine.gridftp.machine_listing import Listing, entry, seconds_of, stamp
 from coalloc.engine.gridftp.refusals import refusal
 from coalloc.engine.gridftp.replies import Reply, digest_in
 from coalloc.engine.gridftp.unix_listing import UnixListing

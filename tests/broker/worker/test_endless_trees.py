@@ -8,7 +8,7 @@ import pytest
 from broker.models.tasks import Item
 from broker.worker.actions import discovery
 from broker.worker.policy import faults, selection
-from coalloc.engine.gridftp import listing
+from coalloc.engine.gridftp import machine_listing
 from tests.broker.worlds import ANN, Servers, World, working, world_at, write
 
 pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
@@ -52,7 +52,7 @@ async def test_folders_in_each_other_without_end(world, kind, monkeypatch):
 
 
 async def test_a_listing_without_end_is_not_asked_for_until_the_deadline(world, monkeypatch):
-    monkeypatch.setattr(listing, "MOST_ENTRIES", 10)
+    monkeypatch.setattr(machine_listing, "MOST_ENTRIES", 10)
     write(world.source.root, {f"d/{i}": 1 for i in range(11)})
     _, message = await failing(world, "TRANSFER")
     assert "/d/: its listing has more than 10 entries" in message

@@ -1,6 +1,6 @@
 """The files below a directory of a GridFTP server, for collect jobs and for registration."""
 
-from coalloc.engine.gridftp.listing import Listing
+from coalloc.engine.gridftp.machine_listing import Listing
 from coalloc.resolve.inventory import walk
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from coalloc.engine import open_lister
-from coalloc.engine.gridftp.listing import Listing
+from coalloc.engine.gridftp.machine_listing import Listing
 from coalloc.engine.lister import Lister
 from coalloc.errors import LimitExceeded, PermissionRefused, UsageError
 from coalloc.model.listings import Entry

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coalloc.engine.gridftp import listing, markers
-from coalloc.engine.gridftp.listing import Listing
+from coalloc.engine.gridftp import machine_listing, markers
+from coalloc.engine.gridftp.machine_listing import Listing
 from coalloc.engine.gridftp.markers import Progress
 from coalloc.engine.gridftp.replies import Reply
 from coalloc.errors import ConnectionLost, LimitExceeded
@@ -87,7 +87,7 @@ def test_a_listing_that_ends_within_a_line_is_lost(data):
 
 
 NAMELESS = """
-from coalloc.engine.gridftp.listing import Listing
+from coalloc.engine.gridftp.machine_listing import Listing
 
 lines, piece = Listing(), 100 * (b"\\x1b" * 1000 + b"\\n")
 for _ in range(600):
@@ -101,7 +101,7 @@ async def test_lines_without_names_take_no_memory_and_no_time():
 
 
 def test_lines_without_names_without_end_are_too_much(monkeypatch):
-    monkeypatch.setattr(listing, "MOST_ENTRIES", 100)
+    monkeypatch.setattr(machine_listing, "MOST_ENTRIES", 100)
     lines = Listing()
     with pytest.raises(LimitExceeded):
         [lines.feed(b"nothing\r\n") for _ in itertools.count()]
@@ -148,14 +148,14 @@ def test_sizes_and_times_of_a_listing_that_are_none(number):
 
 @pytest.mark.parametrize(("limit", "most"), [("MOST_ENTRIES", 100), ("MOST_LISTED", 5_000)])
 def test_a_listing_that_does_not_end_is_too_much(monkeypatch, limit, most):
-    monkeypatch.setattr(listing, limit, most)
+    monkeypatch.setattr(machine_listing, limit, most)
     lines = Listing()
     with pytest.raises(LimitExceeded, match="more than"):
         [lines.feed(b"Type=file;Size=1; name-%d\r\n" % number) for number in itertools.count()]
 
 
 def test_a_listing_of_the_directory_alone_ends_too(monkeypatch):
-    monkeypatch.setattr(listing, "MOST_LISTED", 5_000)
+    monkeypatch.setattr(machine_listing, "MOST_LISTED", 5_000)
     lines = Listing()
     with pytest.raises(LimitExceeded):
         [lines.feed(b"Type=cdir; .\r\n") for _ in itertools.count()]

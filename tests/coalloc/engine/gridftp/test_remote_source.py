@@ -2,7 +2,7 @@
 
 import asyncio
 
-from coalloc.engine.gridftp.remote import RemoteSource, Sink
+from coalloc.engine.gridftp.remote_source import RemoteSource, Sink
 from coalloc.engine.span import Span
 from coalloc.util.intervals import Intervals
 from tests.support.fetching import opened, options, random_file

@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from coalloc.history.groups import WaitingRows
 from coalloc.history.transfers import TransferHistory
 from coalloc.history.values import PastTransfer, source_key
+from coalloc.history.waiting_rows import WaitingRows
 from coalloc.model.forecasts import Estimate
 
 __all__ = ["GroupedHistory"]
