@@ -146,7 +146,7 @@ MAY_PASS = {"unreachable", "no_answer"}
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(("words", "status", "code", "says"), CASES, ids=[case[0] for case in CASES])
-def test_an_error_is_clear_and_has_its_status(places, tmp_path, words, status, code, says):
+def test_an_error_is_clear_and_has_its_status(places, tmp_path, tmp_path_factory, words, status, code, says):
     home = tmp_path / "home"
     (home / "taken" / "x").mkdir(parents=True)
     (home / "blocked.coget").touch()
@@ -154,7 +154,7 @@ def test_an_error_is_clear_and_has_its_status(places, tmp_path, words, status, c
     (home / "evil.meta4").write_text(
         f'<metalink xmlns="urn:ietf:params:xml:ns:metalink"><file name="../x"><url>{url}</url></file></metalink>'
     )
-    environment = {"COGET_HISTORY": "off", **patient(tmp_path)}
+    environment = {"COGET_HISTORY": "off", **patient(tmp_path_factory.mktemp("patient"))}
     before = sorted(tmp_path.rglob("*"))
     done = coget([*words.format(**places).split(), "--json"], home, **environment)
     error = json.loads(done.stdout)["error"]
