@@ -488,7 +488,7 @@ async def test_a_collection_is_described(admin, ann, ends):
     assert (await ann.put(f"{V}/endpoint/{ends['near']}", json={"description": "x"})).status_code == 403
     assert (await admin.put(f"{V}/endpoint/{ends['near']}", json={"description": "x"})).json()["code"] == "Updated"
     refused = await admin.put(f"{V}/endpoint/{ends['near']}", json={"display_name": "y"})
-    assert (refused.status_code, "keeps its name" in refused.json()["message"]) == (400, True)
+    assert (refused.status_code, "its name cannot be changed" in refused.json()["message"]) == (400, True)
     assert (await ann.get(f"{V}/endpoint/{ends['near']}")).json()["description"] == "x"
     assert (await ann.post(f"{V}/endpoint/{ends['near']}/autoactivate")).status_code == 200
 
