@@ -46,7 +46,7 @@ def _from_file(path: Path) -> "list[GuaranteedClass]":
     from coalloc.cli.network_plan import yaml_text
     from coalloc.planner.documents.yaml_scenario import parsed
 
-    return parsed(yaml_text(path), str(path), _from_document)
+    return parsed(yaml_text(path), str(path), _from_document, "docs/howto/collect.md")
 
 
 def _from_document(document: object) -> "list[GuaranteedClass]":

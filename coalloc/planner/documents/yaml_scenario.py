@@ -25,18 +25,19 @@ def read(text: str, where: str = "the network") -> Scenario:
     :param where: name of the document in messages, such as a file name
     :raises UsageError: when the text is not YAML, or not a valid scenario
     """
-    return parsed(text, where, scenario)
+    return parsed(text, where, scenario, "docs/reference/network.md")
 
 
-def parsed(text: str, where: str, build: Callable[[object], Document]) -> Document:
+def parsed(text: str, where: str, build: Callable[[object], Document], page: str) -> Document:
     """Parse YAML, and return what `build` makes of its plain values.
 
     :param where: name of the document in messages, such as a file name
+    :param page: page of the docs with its format
     :raises UsageError: when the text is not YAML, or `build` refuses a part of it
     """
     lines: Lines = {(): 1}
     try:
-        return build(_plain(text, lines))
+        return build(_plain(text, lines, page))
     except Misread as error:
         raise UsageError(f"{where}, line {_line(lines, error)}: {error.message}", error.remedy) from None
     except UsageError as error:
@@ -45,7 +46,7 @@ def parsed(text: str, where: str, build: Callable[[object], Document]) -> Docume
         raise UsageError(f"cannot read {where}: {MISSING}", REMEDY) from None
 
 
-def _plain(text: str, lines: Lines) -> object:
+def _plain(text: str, lines: Lines, page: str) -> object:
     """Return the document as plain values, and store the line of each part in `lines`."""
     import yaml
 
@@ -61,7 +62,7 @@ def _plain(text: str, lines: Lines) -> object:
         at = f"line {mark.line + 1}: " if mark else ""
         raise UsageError(f"{at}it is not YAML: {error.problem}", "fix this line, or the one before") from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # control characters, impossible dates
-        raise UsageError(f"it is not YAML: {error}", "correct it") from None
+        raise UsageError(f"it is not YAML: {error}", f"correct it; {page} has the format") from None
 
 
 def _walk(node: "yaml.Node", path: tuple[str | int, ...], lines: Lines, seen: set[int]) -> None:
