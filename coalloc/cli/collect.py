@@ -117,15 +117,15 @@ def collect(
     wanted = api.CollectRequest(
         sources,
         to,
-        relays,
-        method,
-        broker,
-        frozenset(data_hosts),
-        frozenset(delegate),
-        overwrite,
-        routes,
-        limit_rate,
-        guarantees,
+        via=relays,
+        method=method,
+        broker=broker,
+        data_hosts=frozenset(data_hosts),
+        delegate=frozenset(delegate),
+        overwrite=overwrite,
+        routes=routes,
+        limit_rate=limit_rate,
+        guarantees=guarantees,
     )
     results: api.Results[CollectReport] = api.Results()
     try:

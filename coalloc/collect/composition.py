@@ -19,7 +19,7 @@ from coalloc.collect.decision import collected
 from coalloc.collect.expected_network import guessed, inward, is_known, labelled
 from coalloc.collect.methods import Method, make
 from coalloc.collect.methods.guaranteed import Guaranteed
-from coalloc.collect.runtime.collection import LOOK, CollectJob, Field, MethodChoice, combined
+from coalloc.collect.runtime.collection import LOOK, CollectJob, Field, MethodChoice, error_of_files
 from coalloc.collect.runtime.destination import Destination, ServerDestination
 from coalloc.collect.runtime.local_destination import LocalDestination
 from coalloc.collect.runtime.partial_name_records import PartialNames
@@ -74,7 +74,7 @@ async def collect(
     try:
         items = await servers.items(*await _named(wanted))
         if not items:
-            raise combined(servers.failed, len(servers.failed))
+            raise error_of_files(servers.failed, len(servers.failed))
         await landing.prepare([item.name for item in items])
         _check_matches(wanted.guarantees, [item.name for item in items])
         for url in given.urls.values() if given else ():
@@ -95,8 +95,17 @@ async def collect(
         return MethodChoice(method, *plan) if plan else MethodChoice(method)
 
     began = time.time()
-    seed, notes = getrandbits(32), (servers.loops, servers.unused, servers.failed)
-    collection = CollectJob(items, field, redact(wanted.to), choose, watch, seed, *notes)
+    collection = CollectJob(
+        items,
+        field,
+        redact(wanted.to),
+        choose,
+        watch,
+        getrandbits(32),
+        loops=servers.loops,
+        unused=servers.unused,
+        failed=servers.failed,
+    )
     return await _run(collection, results, began, wanted.broker, servers.options.admission is None)
 
 

@@ -11,7 +11,6 @@ from weakref import WeakKeyDictionary, WeakSet
 from coalloc import api
 from coalloc.errors import (
     CoallocError,
-    LimitExceeded,
     NoSuchFile,
     NothingToFetchFrom,
     ReplicaChanged,
@@ -24,9 +23,8 @@ from coalloc.model.progress import Snapshot
 from coalloc.model.replicas import DATASET, Stat
 from coalloc.plugins.names import child, directory, listed_at, sources
 from coalloc.plugins.storage_sessions import StorageSessions
-from coalloc.util.listing_limits import DEEPEST, MOST_BELOW, MOST_NAMES
 
-__all__ = ["OpenFile", "Readers", "WalkedTree"]
+__all__ = ["OpenFile", "Readers"]
 
 MOST_OPEN = 64
 """Most files kept open."""
@@ -38,31 +36,6 @@ TYPES = {"dir": "directory", "file": "file", "link": "link", "other": "other"}
 
 Range = tuple[int | None, int | None]
 Info = dict[str, Any]
-
-
-class WalkedTree:
-    """The entries found below a directory so far.
-
-    :param top: path of the directory
-    """
-
-    def __init__(self, top: str) -> None:
-        self._top = top
-        self._found = self._length = 0
-
-    def add(self, path: str, entries: Sequence[Info]) -> None:
-        """Add the entries of a directory below.
-
-        :raises LimitExceeded: when the tree exceeds the limits in depth or size
-        """
-        remedy = "give its subdirectories one by one, unless its listings repeat"
-        if path.count("/") - self._top.count("/") > DEEPEST:
-            raise LimitExceeded(f"{path} is more than {DEEPEST} directories deep", remedy)
-        self._found += len(entries)
-        self._length += sum(len(entry["name"]) for entry in entries)
-        if self._found > MOST_BELOW or self._length > MOST_NAMES:
-            what = f"{MOST_BELOW} files and directories, or {MOST_NAMES} characters of their names"
-            raise LimitExceeded(f"{self._top} has more than {what}", remedy)
 
 
 class OpenFile:

@@ -21,7 +21,8 @@ from fsspec.spec import AbstractBufferedFile
 if TYPE_CHECKING:
     from coalloc.model.progress import Snapshot
     from coalloc.plugins.blocks_ahead import BlocksAhead
-    from coalloc.plugins.fsspec_readers import OpenFile, Readers, WalkedTree
+    from coalloc.plugins.fsspec_readers import OpenFile, Readers
+    from coalloc.resolve.trees import WalkedTree
 
 __all__ = ["CogetFile", "CogetFileSystem"]
 
@@ -89,20 +90,24 @@ class CogetFileSystem(AsyncFileSystem):  # type: ignore[misc]
         with os_errors(path):
             return await self._here.info(path)
 
-    async def _ls(self, path: str, detail: bool = True, tree: "WalkedTree | None" = None, **kwargs: Any) -> list[Any]:
+    async def _ls(
+        self, path: str, detail: bool = True, top: str = "", tree: "WalkedTree | None" = None, **kwargs: Any
+    ) -> list[Any]:
         path = self._strip_protocol(path)
         with os_errors(path):
             found = await self._here.entries(path)
-        if tree:
-            tree.add(path, found)
+        if tree:  # outside, as fsspec leaves out directories that end with an OSError
+            folder = f"{path.removeprefix(top)}/".lstrip("/")
+            tree.enter(folder)
+            tree.add(folder, [each["name"].removeprefix(path) for each in found])
         return found if detail else sorted(each["name"] for each in found)
 
     async def _walk(self, path: str, *arguments: Any, **kwargs: Any) -> AsyncIterator[Any]:
         """Yield the directories below a path as fsspec does, which has no limits for depth and number."""
-        from coalloc.plugins.fsspec_readers import WalkedTree
+        from coalloc.resolve.trees import WalkedTree
 
         path = self._strip_protocol(path)
-        kwargs.setdefault("tree", WalkedTree(path))
+        kwargs = {"top": path, "tree": WalkedTree(path)} | kwargs
         with os_errors(path):
             async for found in super()._walk(path, *arguments, **kwargs):
                 yield found

@@ -14,7 +14,7 @@ from coalloc.resolve.file_names import why_unsafe
 from coalloc.safe_text import redact
 from coalloc.util.listing_limits import DEEPEST, MOST_BELOW, MOST_NAMES
 
-__all__ = ["FoundTree", "as_file", "entry_url", "files_below", "walk_folders"]
+__all__ = ["FoundTree", "WalkedTree", "as_file", "entry_url", "files_below", "walk_folders"]
 
 ListFolder = Callable[[str], AsyncGenerator[Sequence[Entry], None]]
 """`list_folder(folder)`: the entries of a directory below the top, "" or a path with a slash at its end, in groups."""
@@ -135,31 +135,52 @@ def _loops(folder: str, listed: Mapping[str, FolderListing]) -> Iterator[str]:
             yield above[same - 2]
 
 
+class WalkedTree:
+    """The limits of a tree that is listed: a server could invent entries without end.
+
+    :param shown: the top directory, for messages
+    """
+
+    def __init__(self, shown: str) -> None:
+        self._shown = shown
+        self._entries = self._length = 0
+
+    def enter(self, folder: str) -> None:
+        """Begin with a directory, named by its path from the top with a slash at its end.
+
+        :raises LimitExceeded: when it is too deep
+        """
+        if folder.count("/") > DEEPEST:
+            path = f"{self._shown.rstrip('/')}/{quote(folder, errors='surrogateescape')}"
+            raise LimitExceeded(
+                f"{path} is more than {DEEPEST} directories deep",
+                "give its subdirectories one by one, unless its listings repeat",
+            )
+
+    def add(self, folder: str, names: Sequence[str]) -> None:
+        """Add entries of a directory. :raises LimitExceeded: when there are too many in all"""
+        self._entries += len(names)
+        self._length += sum(len(folder) + len(name) for name in names)
+        if self._entries > MOST_BELOW or self._length > MOST_NAMES:
+            what = f"{MOST_BELOW} files and directories, or {MOST_NAMES} characters of their names"
+            raise LimitExceeded(
+                f"{self._shown} has more than {what}: stopped in {folder or '/'}", "give its subdirectories one by one"
+            )
+
+
 async def walk_folders(list_folder: ListFolder, shown: str) -> AsyncGenerator[tuple[str, Entry], None]:
     """Yield the files below a directory, with their relative paths. Links to directories are not followed.
 
     :param shown: the directory, for messages
     :raises LimitExceeded: when the tree exceeds the limits in depth or size
     """
-    folders, found, length = deque([""]), 0, 0
+    folders, tree = deque([""]), WalkedTree(shown)
     while folders:
         folder = folders.popleft()
-        if folder.count("/") > DEEPEST:
-            path = f"{shown.rstrip('/')}/{quote(folder, errors='surrogateescape')}"
-            raise LimitExceeded(
-                f"{path} is more than {DEEPEST} directories deep",
-                "give its subdirectories one by one, unless its listings repeat",
-            )
+        tree.enter(folder)
         async with aclosing(list_folder(folder)) as listing:
             async for entries in listing:
-                found += len(entries)
-                length += sum(len(folder) + len(entry.name) for entry in entries)
-                if found > MOST_BELOW or length > MOST_NAMES:
-                    what = f"{MOST_BELOW} files and directories, or {MOST_NAMES} characters of their names"
-                    raise LimitExceeded(
-                        f"{shown} has more than {what}: stopped in {folder or '/'}",
-                        "give its subdirectories one by one",
-                    )
+                tree.add(folder, [entry.name for entry in entries])
                 for entry in entries:
                     if entry.kind == "file":
                         yield folder + entry.name, _trimmed(entry)

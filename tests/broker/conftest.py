@@ -160,7 +160,7 @@ class Broker:
     async def settled(self) -> None:
         """Wait until all reported transfers are processed."""
         await self.factory.forecasting.look()
-        await self.factory.forecasting._links.made()
+        await self.factory.forecasting._links.all_made()
 
     async def close(self) -> None:
         """Close all clients."""

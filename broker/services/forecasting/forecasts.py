@@ -65,7 +65,7 @@ class Forecasting:
     def knows(self, pair: Pair) -> bool:
         """Return whether a link in memory has a history of its own."""
         cached = self._links.get(pair)
-        return self._links.is_made(pair) or (cached is not None and bool(cached.forecaster))
+        return self._links.is_being_made(pair) or (cached is not None and bool(cached.forecaster))
 
     async def ask(self, requests: Sequence[ForecastRequest], caller: Caller = NOBODY) -> list[Expected]:
         """Return a forecast for each request, in this order.
@@ -134,7 +134,7 @@ class Forecasting:
         forecast = forecaster.forecast(query) if forecaster else None
         if forecast is None or forecast.rates is None:
             forecast = self._all_links.forecast(query)
-            if self._links.is_made(pair):
+            if self._links.is_being_made(pair):
                 forecast = forecast._replace(reason=f"{forecast.reason}; the pair's own history is being read")
         forecast = self._all_links.limited(pair, forecast)
         self._remember(pair, nbytes, forecast, now)

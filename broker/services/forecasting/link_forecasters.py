@@ -77,7 +77,7 @@ class LinkForecasters:
         """Return a link's forecaster if it is in memory."""
         return self._cached.get(pair)
 
-    def is_made(self, pair: Pair) -> bool:
+    def is_being_made(self, pair: Pair) -> bool:
         """Return whether a link's forecaster is being created."""
         return pair in self._making
 
@@ -110,14 +110,14 @@ class LinkForecasters:
             memory -= sizes[pair]
             del self._cached[pair]
 
-    async def made(self) -> None:
+    async def all_made(self) -> None:
         """Wait for all forecasters that are being created."""
         if self._making:
             await asyncio.wait(self._making.values())
 
     async def clear(self) -> None:
         """Drop all forecasters."""
-        await self.made()  # their history may have been read before the change that makes this necessary
+        await self.all_made()  # their history may have been read before the change that makes this necessary
         self._cached.clear()
 
     async def follow(self) -> None:

@@ -65,9 +65,9 @@ class _Notice(NamedTuple):
         options = self.task.options
         return options.notify_on_succeeded if self.task.status == "SUCCEEDED" else options.notify_on_failed
 
-    def age(self, now: float) -> float:
-        """Return the seconds since the end of the task, by which attempts are paused."""
-        return SOON if self.task.completed_at is None else now - self.task.completed_at
+    def pause(self, now: float) -> float:
+        """Return the seconds until the next attempt, if one at `now` fails."""
+        return SOON if self.task.completed_at is None else max(FIRST, now - self.task.completed_at)
 
     def body(self, now: float) -> bytes:
         """Return the notice as JSON."""
@@ -129,7 +129,7 @@ class Notices:
     async def _send(self, client: httpx.AsyncClient, notice: _Notice, now: float) -> None:
         """Send a notice that was claimed at `now`."""
         until = now + TAKEN
-        if not notice.is_requested() or notice.age(now) > LONGEST:
+        if not notice.is_requested() or notice.pause(now) > LONGEST:
             return await self._put(notice.task.id, until, None)
         body = notice.body(now)
         try:
@@ -138,7 +138,7 @@ class Notices:
                 (await client.post(self._hook.url, content=body, headers=headers)).raise_for_status()
         except (httpx.HTTPError, TimeoutError) as error:
             log.warning("the webhook did not accept the notice", task=notice.task.id, error=_why(error))
-            return await self._put(notice.task.id, until, max(FIRST, notice.age(now)))
+            return await self._put(notice.task.id, until, notice.pause(now))
         return await self._put(notice.task.id, until, None)
 
     @retried

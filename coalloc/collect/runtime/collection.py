@@ -32,7 +32,7 @@ from coalloc.planner.network import Demand, File
 from coalloc.util.concurrency import gather
 from coalloc.util.disk import in_thread
 
-__all__ = ["LOOK", "Choose", "CollectJob", "Field", "MethodChoice", "combined"]
+__all__ = ["LOOK", "Choose", "CollectJob", "Field", "MethodChoice", "error_of_files"]
 
 CLEARING_SECONDS = 30.0
 """Seconds after the last file in which what killed jobs left may still be removed; a later job goes on with it."""
@@ -155,7 +155,7 @@ class CollectJob:
                 self._failed[item.name] = error
         await self._runner.run()
         if failed := self._failed | self._runner.errors:
-            raise combined(failed, self._count)
+            raise error_of_files(failed, self._count)
 
     @property
     def _count(self) -> int:
@@ -321,7 +321,7 @@ class CollectJob:
         return [Collected(name, "", 0, error=str(error)) for name, error in self._failed.items() if name not in known]
 
 
-def combined(failed: Mapping[str, Exception], files: int) -> Exception:
+def error_of_files(failed: Mapping[str, Exception], files: int) -> Exception:
     """Return one error for all failed files of a job.
 
     :param failed: the error of each failed file, at least one

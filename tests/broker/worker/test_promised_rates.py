@@ -43,7 +43,7 @@ async def known(world: World) -> None:
     await world.factory.transfers.take("root", reports, "admin")
     await forecasting.ask([ForecastRequest(source=source(world), sink="here")], BOB)
     await forecasting.look()
-    await forecasting._links.made()
+    await forecasting._links.all_made()
 
 
 async def promised(world: World, seconds: float = 600.0) -> int:

@@ -160,7 +160,7 @@ async def test_candidates_are_kept_with_their_forecasts(world, tmp_path, to):
             seen = [Observed(id=f"{rate}.{at}", started=at, ended=at + 10, **same) for at in moments]
             await world.factory.transfers.take("ann", seen)
         await world.factory.forecasting.look()
-        await world.factory.forecasting._links.made()
+        await world.factory.forecasting._links.all_made()
         task = await world.over(await world.submit("TRANSFER", [Item(source="/x", destination="/in")], to, "catalogue"))
     assert task.status == "SUCCEEDED", task.error
     kept = await decided(world, task.id)

@@ -23,6 +23,7 @@ from coalloc.engine.fsspec_source import BridgeSource
 from coalloc.errors import UsageError
 from coalloc.plugins import fsspec_readers
 from coalloc.plugins.fsspec_system import CogetFile, CogetFileSystem
+from coalloc.resolve import trees
 from coalloc.util.listing_limits import DEEPEST
 from tests.support.broker import broker_in
 from tests.support.fetching import options, random_file
@@ -304,12 +305,12 @@ def test_a_tree_without_end_is_refused(start_gridftp, tmp_path, monkeypatch):
     assert files.find(top) == [f"{top}/{'d/' * DEEPEST}x"]
     (deepest / "more").mkdir()
     for find in (files.find, files.du, lambda tree: files.get(tree, str(tmp_path / "got"), recursive=True)):
-        with pytest.raises(OSError, match="d/more is more than 100 directories deep"):
+        with pytest.raises(OSError, match="d/more/ is more than 100 directories deep"):
             find(top)
     assert not (tmp_path / "got").exists()
     for limit, most in (("MOST_BELOW", 2), ("MOST_NAMES", 200)):
         with monkeypatch.context() as changed:
-            changed.setattr(fsspec_readers, limit, most)
+            changed.setattr(trees, limit, most)
             with pytest.raises(OSError, match="has more than"):
                 files.find(top)
     assert files.find(top, maxdepth=1, withdirs=True) == [top, f"{top}/d"]
